@@ -47,7 +47,7 @@ def request(options: dict[str, Any]) -> Request:
         _check_output(fields)
     _check_power(fields["hardware"], fields.get("power_cap"))
     warn_about(model, fields)
-    warn_of_region(fields["hardware"], fields.get("price"), fields.get("region"))
+    warn_of_offer(fields["hardware"], fields.get("price"), fields.get("region"))
     return Request(**fields)
 
 
@@ -286,12 +286,18 @@ def _check_power(spec: HardwareSpec, cap: Number | None) -> None:
         warn(f"--power-cap {cap:g}W exceeds the {spec.power.si:g} W of {spec.name}")
 
 
-def warn_of_region(spec: HardwareSpec, price: Number | str | None, region: str | None) -> None:
-    """Warn where the offer behind the dollars is not of --region."""
-    if region is None or not (price is None or isinstance(price, str)):
+def warn_of_offer(spec: HardwareSpec, price: Number | str | None, region: str | None) -> None:
+    """Warn where the offer behind the dollars is not of --region, and where one that words chose is old."""
+    if not (isinstance(price, str) or (price is None and region is not None)):
         return
-    chosen = prices.choose(spec, price or "", region)
-    if chosen is not None and chosen.offer.region.lower() != region.lower():
+    chosen = prices.choose(spec, price or "", region or "")
+    one = None if chosen is None or price is None else chosen.offer
+    if one is not None and one.age_days is not None and one.age_days > prices.STALE_DAYS:
+        who = f"{one.provider} {one.kind}"
+        warn(
+            f"the price of {spec.name} ({who}) is of {one.date}, {one.age_days} days old; `roofline prices import` reads newer ones"
+        )
+    if region is not None and chosen is not None and chosen.offer.region.lower() != region.lower():
         stated = f"for {chosen.offer.region}" if chosen.offer.region else "without a region"
         warn(
             f"the price of {spec.name} is stated {stated}, not for --region {region}; --price USD gives the region's own"

@@ -26,13 +26,17 @@ _HEADS = {
     "training_usd": "cost of the run", "headroom_fraction": "headroom", "devices": "device count",
 }  # fmt: skip
 
+_UNITS = {"J": "J", "W": "W", "tokens/s": "tok/s"}  # of quantities whose label is what they are per
+
 
 def label(key: str) -> str:
     """A quantity of the JSON as a column of a table is called."""
     last = key.rpartition(".")[2]
     quantity = quantities.find(last)
     found = _HEADS.get(key) or _HEADS.get(last) or (quantity.label if quantity is not None else "")
-    return key if not found or found.startswith("per ") else found
+    if quantity is not None and found.startswith("per "):
+        found = f"{_UNITS[quantity.unit]} {found}" if quantity.unit in _UNITS else ""
+    return found or key
 
 
 def text(value: object, row: Quantity | str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from pathlib import Path
 
@@ -82,6 +83,50 @@ def test_offers_keep_the_form_of_the_table() -> None:
         assert all(o.usd > 0 and o.age_days is not None and o.age_days > 0 for o in found if o.date)
 
 
+def test_an_offer_cites_the_catalog_of_its_own_provider() -> None:
+    for path in (Path(__file__).parents[2] / "hardware" / "prices").glob("*.yaml"):
+        for one in prices.offers(load_hardware(path.stem)):
+            catalog = re.search(r"catalogs/v\d/(\w+)/", one.source)
+            assert catalog is None or not one.where.startswith("hardware/prices") or catalog[1] == one.provider, (
+                one.where
+            )
+
+
+def test_words_that_choose_an_old_offer_are_answered_with_its_age(cli) -> None:
+    asked = ("estimate", "llama-3-8b", "--hw", "a100-80", "--phase", "decode")
+    age = (date.today() - date(2025, 3, 7)).days
+    assert f"(aws on-demand) is of 2025-03-07, {age} days old" in cli(*asked, "--price", "aws").err
+    assert "days old" not in cli(*asked).err + cli(*asked, "--price", "5.12").err
+    assert f"2025-03-07; {age} days old: `roofline prices import`" in " ".join(
+        cli(*asked, "--price", "aws", "--details").out.split()
+    )
+
+
+@pytest.mark.slow
+def test_a_run_that_spot_pays_for_has_what_preemptions_leave_of_it(cli) -> None:
+    asked = (
+        "plan",
+        "llama-3-8b",
+        "--tokens",
+        "100B",
+        "--hw",
+        "h100",
+        "-n",
+        "8",
+        "--deadline",
+        "60d",
+        "--price",
+        "spot",
+    )
+    free, taken = cli(*asked, "-f", "json"), cli(*asked, "--preempted", "12h", "-f", "json")
+    assert "--preempted says how often" in free.err and "--preempted" not in taken.err
+    one, other = (ran.json["rows"][0] for ran in (free, taken))
+    assert other["goodput"] < 0.9 < one["goodput"]
+    assert other["elapsed_usd"] * other["goodput"] == pytest.approx(one["elapsed_usd"] * one["goodput"])
+    offers = cli(*asked[:-2], "--preempted", "12h", "-f", "json").json["rows"][0]["offers"]
+    assert other["goodput"] == pytest.approx(next(o["goodput"] for o in offers if o["kind"] == "spot"))
+
+
 def test_a_skypilot_catalog_becomes_offers() -> None:
     rows = [
         {"InstanceType": "x8", "AcceleratorName": "H100", "AcceleratorCount": "8", "Price": "24.0", "SpotPrice": "8.0", "Region": "r1"},
@@ -157,6 +202,13 @@ def test_tokens_per_joule_is_an_objective() -> None:
     serve = rows[0]["serve"]
     assert serve["tokens_per_joule"] == pytest.approx(1 / serve["joules_per_token"])
     assert serve["tokens_per_joule"] == max(row["serve"]["tokens_per_joule"] for row in rows)
+
+
+def test_carbon_is_an_objective_where_a_region_says_whose(cli) -> None:
+    asked = "search llama-3-8b --hw h100 -n 1 --phase decode --batch 8 --objective carbon".split()
+    found = cli(*asked, "--region", "FRA")
+    assert found.code == 0 and "$/M in+out  CO2e per million tokens" in found.out
+    assert "needs --region" in cli(*asked).err
 
 
 @pytest.mark.parametrize(("chip", "capex"), [("h100", "35000 USD"), ("b200", "50000 USD"), ("mi300x", "25000 USD")])

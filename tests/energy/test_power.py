@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from rooflinecli.engine import build_request
 from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.formulas import energy
 from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.render.numbers import label
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.quantities import DERIVED, LESS, MORE
 from rooflinecli.specs.snapshots import published
@@ -177,6 +179,23 @@ def test_a_cap_below_idle_is_refused_and_one_above_tdp_noted() -> None:
         phase("prefill", **{"power-cap": "100W"})
     with pytest.warns(RooflineWarning, match="exceeds the 700 W"):
         phase("prefill", **{"power-cap": "5kW"})
+
+
+def test_details_print_joules_of_chips_servers_and_the_data_center_with_floors_and_intervals() -> None:
+    d = phase(concurrency=16)
+    shown = " ".join(run_cli(*"estimate llama-3-8b --hw h100 --prompt 512 --output 256 --engine vllm --phase decode --concurrency 16 --details".split()).out.split())  # fmt: skip
+    assert re.search(r"J per token \([\d.]+–[\d.]+ J, floor [\d.]+ J\)", shown)
+    for where, factor in (("servers", 1.6), ("data center", 1.6 * 1.09)):
+        found = re.search(rf"([\d.]+) J per token, {where} \(([\d.]+)–([\d.]+) J, floor ([\d.]+) J\)", shown)
+        assert found is not None
+        value, low, high, floor = map(float, found.groups())
+        assert value == pytest.approx(d.derived["joules_per_token"] * factor, rel=5e-3) and floor < low < value < high
+        assert floor / value == pytest.approx(d.floor_s / d.time_s, rel=2e-2)
+
+
+def test_a_column_of_joules_says_what_they_are_per() -> None:
+    heads = {key: label(f"decode.{key}") for key in ("joules_per_token", "power_w", "tokens_per_s_per_megawatt")}
+    assert list(heads.values()) == ["J per token", "W per device", "tok/s per MW of the data center"]
 
 
 def test_dollars_of_a_reserved_offer_name_it() -> None:

@@ -15,7 +15,9 @@ def devices(tmp_path):
     def count(more: str) -> int:
         path = tmp_path / "fleet.yaml"
         path.write_text(FILE.format(more=more))
-        return asked(path).groups[0].devices
+        group = asked(path).groups[0]
+        assert group.devices + group.off == 64
+        return group.devices
 
     return count
 

@@ -114,12 +114,13 @@ _NEITHER = {  # options that have no place in a fleet, and what does
 
 @dataclass(frozen=True)
 class DeviceGroup:
-    """Devices of one chip. price: as written, where the file's is not taken."""
+    """Devices of one chip that its caps on power leave on; off: those that they do not. price: as written, where the file's is not taken."""
 
     name: str
     chip: str
     devices: int
     price: str | None
+    off: int = 0
 
     @property
     def usd_per_device_hour(self) -> float | None:
@@ -189,7 +190,8 @@ def _group(name: str, file: FleetFile, document: Document) -> DeviceGroup:
         multi_chip.prices(price, [chip])
     except UsageError as error:
         raise DataError(f"{document.location(*key, error.option or 'hw')}: {error}") from None
-    return DeviceGroup(name, chip, _fed(spec, chip, document, key), price)
+    fed = _fed(spec, chip, document, key)
+    return DeviceGroup(name, chip, fed, price, spec.devices - fed)
 
 
 def _fed(spec: GroupSpec, chip: str, document: Document, key: tuple[str, str]) -> int:

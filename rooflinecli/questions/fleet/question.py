@@ -61,13 +61,14 @@ class ServedModel(Record):
 
 
 class UsedGroup(Record):
-    """A group of devices. needed: how many would be enough, where the fleet does not carry all; price: where the price comes from."""
+    """A group of devices. off: further ones that its caps on power leave off; needed: how many would be enough, where the fleet does not carry all; price: where the price comes from."""
 
     name: str
     hardware: str
     devices: int
     used: int
     spare: int
+    off: int
     needed: int | None
     usd_per_device_hour: float | None
     price: str | None

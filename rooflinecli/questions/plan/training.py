@@ -106,11 +106,18 @@ def newest(spec: HardwareSpec) -> list[prices.Offer]:
     return list({(offer.provider, offer.kind): offer for offer in dated if offer.kind != "ownership"}.values())
 
 
-def goodput(offer: prices.Offer, devices: int, params: float, preempted_s: float) -> float:
-    """Goodput on spot instances that are each taken away every `preempted_s` on average; 0 without progress."""
-    mtbf = joined_mtbf(MTBF, preempted_s * offer.devices)
+def interrupted_s(offer: prices.Offer | None, preempted_s: float | None) -> float:
+    """Mean time between interruptions of a device: its failures, and where its offer is spot, an instance taken away every `preempted_s`."""
+    if offer is None or offer.kind != "spot" or preempted_s is None:
+        return MTBF
+    return float(joined_mtbf(MTBF, preempted_s * offer.devices))
+
+
+def goodput(offer: prices.Offer, devices: int, params: float, preempted_s: float | None) -> float:
+    """Goodput on what is offered; 0 without progress."""
     try:
-        return float(TrainingGoodput(n=devices, params=params, mtbf=mtbf).answer().goodput)
+        answer = TrainingGoodput(n=devices, params=params, mtbf=interrupted_s(offer, preempted_s)).answer()
+        return float(answer.goodput)
     except Infeasible:
         return 0.0
 
@@ -130,7 +137,7 @@ def planned_offers(
     for offer in newest(spec):
         if offer.kind == "spot" and preempted_s is None:
             continue
-        share = usual if offer.kind != "spot" else goodput(offer, devices, params, preempted_s or 0.0)
+        share = usual if offer.kind != "spot" else goodput(offer, devices, params, preempted_s)
         if not share:
             continue
         found.append(
@@ -271,6 +278,14 @@ class ChipPlan:
     def priced(self) -> bool:
         return EstimateContext(self.request).price is not None
 
+    @cached_property
+    def interrupted_s(self) -> float:
+        """Of a device that the price asked for pays for."""
+        chosen, preempted = EstimateContext(self.request).offer, self.asked.plan.preempted
+        if chosen is not None and chosen.offer.kind == "spot" and preempted is None:
+            build_request.warn("--price: spot is counted without preemptions; --preempted says how often instances go")
+        return interrupted_s(chosen.offer if chosen is not None else None, preempted)
+
     def at(self, devices: int) -> DeviceCountResult:
         """The best layout on a number of devices, by the step at the bound."""
         if devices not in self.tried:
@@ -287,7 +302,8 @@ class ChipPlan:
         if best.estimate is None or self.asked.bound == "floor":
             return DeviceCountResult(devices, best)
         try:
-            answer = TrainingGoodput(n=devices, params=best.estimate.model.parameters.total).answer()
+            params = best.estimate.model.parameters.total
+            answer = TrainingGoodput(n=devices, params=params, mtbf=self.interrupted_s).answer()
         except Infeasible:  # no progress
             return DeviceCountResult(devices, best, 0.0, (0.0, 0.0))
         return DeviceCountResult(devices, best, float(answer.goodput), answer.goodput_interval)

@@ -25,6 +25,7 @@ TRAIN = {
     "cost": f"cost.{COST['train']}",
     "energy": "train.joules_per_token",
     "tokens-per-joule": "train.tokens_per_joule",
+    "carbon": "train.grams_co2e_per_million_tokens",
     "memory": "train.memory.total_bytes",
     "devices": "layout.devices",
 }
@@ -34,6 +35,7 @@ SERVE = {
     "cost": f"serve.{BLENDED}",
     "energy": "serve.joules_per_token",
     "tokens-per-joule": "serve.tokens_per_joule",
+    "carbon": "serve.grams_co2e_per_million_tokens",
     "devices": "serve.devices",
     "ttft": "serve.ttft_s",
     "itl": "serve.itl_s",
@@ -63,7 +65,7 @@ def objective(name: str, phases: tuple[str, ...]) -> Objective:
         raise UsageError(
             f"--objective: empty; name one of {', '.join(known)} or a quantity such as {next(iter(known.values()))}"
         )
-    quantity = canonical(quantity)
+    quantity = canonical(quantity.replace("-", "_"))
     return Objective(name, quantity, -1.0 if higher_is_better(quantity) else 1.0)
 
 

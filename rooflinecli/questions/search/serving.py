@@ -98,7 +98,7 @@ class ServingGrid:
             raise UsageError("no price is known for this chip; give --price, or --objective throughput")
         if value is MISSING or value is None or isinstance(value, str) or entries(value) is not None:
             raise UsageError(
-                f"no quantity '{name}' in a serving search; name serve.{', serve.'.join(self.serve)}, or prefill.… and decode.…",
+                f"no quantity '{name}' in a serving search; {'it needs --region; ' if 'grams' in name or 'liters' in name else ''}name serve.{', serve.'.join(self.serve)}, or prefill.… and decode.…",
                 "where",
             )
         return self.one.whole(value)

@@ -133,7 +133,7 @@ def space(options: Options, figures: list[str] | None = None, quantities: Iterab
     for model, dtype in product(named["model"], named.get("dtype", (None,))):
         build_request.warn_about(load_model(model), said | {"dtype": dtype})
     for spec, region in product(specs, named.get("region", ()) if "price" not in given else ()):
-        build_request.warn_of_region(spec, None, str(region))
+        build_request.warn_of_offer(spec, None, str(region))
     return Space(structure, sizes, phases, chips)
 
 

@@ -8,7 +8,7 @@ from rooflinecli.core import num
 from rooflinecli.core.record import Json
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import count, si
-from rooflinecli.engine import phase_answer
+from rooflinecli.engine import evaluate, phase_answer
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer, PriceAnswer, TriedChange, Workload
 from rooflinecli.render.blocks import Block, Column, Headline, Note, Page, Pairs, Prose, Table, page, records
 from rooflinecli.render.numbers import NONE, amount, devices, interval, money, percent, rate, text
@@ -226,10 +226,14 @@ def _breakdown(answer: EstimateAnswer) -> Pairs:
 
 
 def _derived(phase: phase_answer.PhaseAnswer, row: Quantity, at_tdp: str, made: str) -> str:
-    """'0.155 J per token (0.13–0.18 J)'; what a diffusion model makes is an image or a video."""
+    """'0.155 J per token (0.13–0.18 J, floor 0.09 J)'; what a diffusion model makes is an image or a video."""
     label = row.label.replace("image", made or "image")
     ends = phase.derived_intervals.get(f"{row.name}_interval")
-    between = "" if ends is None or at_tdp else f" ({interval(ends[0], ends[1], row.unit)})"
+    floor = ""
+    if row.unit == "J" and row.time:
+        least = evaluate.interval_bound(phase.derived[row.name], row.name, phase, "floor", less=True)
+        floor = f", floor {amount(float(least), row.unit)}"
+    between = "" if ends is None or at_tdp else f" ({interval(ends[0], ends[1], row.unit)}{floor})"
     return f"{amount(float(phase.derived[row.name]), row.unit)} {label}{at_tdp if row.errors else ''}{between}"
 
 
@@ -315,13 +319,13 @@ def _cost(answer: EstimateAnswer) -> Block:
 
 
 def _offered(price: PriceAnswer) -> str:
-    """'verda spot, 2026-01-01; over 90 days old, ...': who offers it since when, and the spread where no provider was named."""
+    """'verda spot, 2026-01-01, 331 days old: ...': who offers it since when, and the spread where no provider was named."""
     parts = [" ".join(filter(None, (price.provider, price.kind, price.region))) + f", {price.date}".removesuffix(", ")]
     if price.offers > 1:
         parts.append(f"80% of {price.offers} offers {interval(*price.usd_per_device_hour_interval, 'USD')}")
-    if price.age_s is None or price.age_s > STALE_DAYS * 86400:
-        parts.append(f"over {STALE_DAYS} days old, `roofline prices import` reads newer ones")
-    return "; ".join(parts)
+    days = None if price.age_s is None else price.age_s / 86400
+    stale = ": `roofline prices import` reads newer ones" if days is None or days > STALE_DAYS else ""
+    return "; ".join([*parts, ("of no known day" if days is None else f"{days:.0f} days old") + stale])
 
 
 def _gap(answer: EstimateAnswer) -> list[Block]:

@@ -45,7 +45,7 @@ _OFFERS = (
     Column("total cost", lambda o: text(o.elapsed_usd, "training_usd")),
     Column("deadline", lambda o: "met" if o.meets_deadline else "missed", text=True),
 )
-_SHOWN = 6  # offers of all chips, the cheapest first
+_SHOWN = 6  # offers of all chips, the cheapest first; and those on spot
 
 
 def _service(layout_first: bool) -> tuple[Column, ...]:
@@ -100,6 +100,7 @@ _GROUPS = (
     Column("devices", lambda g: f"{g.devices:,}"),
     Column("used", lambda g: f"{g.used:,}"),
     Column("unused", lambda g: f"{g.spare:,}"),
+    Column("off for power", lambda g: f"{g.off:,}" if g.off else NONE, optional=True),
     Column("cost", "usd_per_hour"),
 )
 
@@ -123,7 +124,7 @@ def view(answer: types.PlanAnswer, estimate: EstimateAnswer | None = None) -> Pa
                 if isinstance(row, types.TrainingChip) and (note := _cheaper_and_faster(row))
             ],
             *(labelled(f"{row.rank}", row.command) for row in rows[1:]),
-            [records(_OFFERS, offers[:_SHOWN])] if offers else [],
+            [records(_OFFERS, [*offers[:_SHOWN], *(o for o in offers[_SHOWN:] if o.kind == "spot")])] if offers else [],
         ],
         about=f"{'goodput, GPU-hours, energy, ' if isinstance(answer, types.TrainingPlan) else ''}commands of the other chips{', offers' if offers else ''}",
     )
