@@ -120,7 +120,7 @@ class DeviceGroup:
     chip: str
     devices: int
     price: str | None
-    off: int = 0
+    off: int | None = None
 
     @property
     def usd_per_device_hour(self) -> float | None:
@@ -191,7 +191,7 @@ def _group(name: str, file: FleetFile, document: Document) -> DeviceGroup:
     except UsageError as error:
         raise DataError(f"{document.location(*key, error.option or 'hw')}: {error}") from None
     fed = _fed(spec, chip, document, key)
-    return DeviceGroup(name, chip, fed, price, spec.devices - fed)
+    return DeviceGroup(name, chip, fed, price, spec.devices - fed or None)
 
 
 def _fed(spec: GroupSpec, chip: str, document: Document, key: tuple[str, str]) -> int:

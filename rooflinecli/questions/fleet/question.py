@@ -6,7 +6,7 @@ from dataclasses import field as key
 from pathlib import Path
 
 from rooflinecli.core.parallel_map import Workers
-from rooflinecli.core.record import SPREAD, Record, former
+from rooflinecli.core.record import OPTIONAL, SPREAD, Record, former
 from rooflinecli.questions.plan.question import ServiceNumbers
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import OptText, Switch, Text, field
@@ -68,7 +68,7 @@ class UsedGroup(Record):
     devices: int
     used: int
     spare: int
-    off: int
+    off: int | None = key(metadata=OPTIONAL)
     needed: int | None
     usd_per_device_hour: float | None
     price: str | None

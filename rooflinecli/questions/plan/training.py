@@ -106,10 +106,10 @@ def newest(spec: HardwareSpec) -> list[prices.Offer]:
     return list({(offer.provider, offer.kind): offer for offer in dated if offer.kind != "ownership"}.values())
 
 
-def interrupted_s(offer: prices.Offer | None, preempted_s: float | None) -> float:
-    """Mean time between interruptions of a device: its failures, and where its offer is spot, an instance taken away every `preempted_s`."""
+def interrupted_s(offer: prices.Offer | None, preempted_s: float | None) -> float | None:
+    """Mean time between interruptions of a device whose offer is spot, an instance taken away every `preempted_s`; None of any other."""
     if offer is None or offer.kind != "spot" or preempted_s is None:
-        return MTBF
+        return None
     return float(joined_mtbf(MTBF, preempted_s * offer.devices))
 
 
@@ -279,7 +279,7 @@ class ChipPlan:
         return EstimateContext(self.request).price is not None
 
     @cached_property
-    def interrupted_s(self) -> float:
+    def interrupted_s(self) -> float | None:
         """Of a device that the price asked for pays for."""
         chosen, preempted = EstimateContext(self.request).offer, self.asked.plan.preempted
         if chosen is not None and chosen.offer.kind == "spot" and preempted is None:

@@ -100,7 +100,7 @@ _GROUPS = (
     Column("devices", lambda g: f"{g.devices:,}"),
     Column("used", lambda g: f"{g.used:,}"),
     Column("unused", lambda g: f"{g.spare:,}"),
-    Column("off for power", lambda g: f"{g.off:,}" if g.off else NONE, optional=True),
+    Column("off for power", lambda g: NONE if g.off is None else f"{g.off:,}", optional=True),
     Column("cost", "usd_per_hour"),
 )
 
