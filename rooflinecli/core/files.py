@@ -45,13 +45,13 @@ def replacing(path: Path, flag: str = "--out") -> Iterator[Path]:
             raise OSError(str(error)) from None
         if mode is not None and stat.S_ISDIR(mode):
             raise IsADirectoryError(21, "it is a folder")
-        through = (mode is not None and not stat.S_ISREG(mode)) or str(path).startswith(_STREAMS)
-        target = Path(tempfile.gettempdir(), "spool") if through else Path(os.path.realpath(path))
+        streamed = (mode is not None and not stat.S_ISREG(mode)) or str(path).startswith(_STREAMS)
+        target = Path(tempfile.gettempdir(), "spool") if streamed else Path(os.path.realpath(path))
         partial = target.with_name(f".roofline-{os.urandom(6).hex()}{path.suffix}")
         try:
             partial.touch(exist_ok=False)
             yield partial
-            if through:  # at the end of what `path` opens, so that a redirected /dev/stdout loses nothing
+            if streamed:  # at the end of what `path` opens, so that a redirected /dev/stdout loses nothing
                 with partial.open("rb") as source, os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as sink:
                     shutil.copyfileobj(source, sink)
             else:

@@ -252,7 +252,7 @@ class Microbatch:
             weight = c.gather_bytes if num.present(c.gather_bytes) else memory.resident_weight_bytes(f)
             moves = data.collectives(self.layout, count, weight, gradients, buckets, experts)
             if num.present(c.host_copy):
-                moves = data.backward_inside(self.layout, moves, self.ctx.chip.devices_per_host, experts)
+                moves = data.backward_with_hpz(self.layout, moves, self.ctx.chip.devices_per_host, experts)
             for move in moves:
                 self.communicate(replace(move, rails=c.rails), c.overlap)
 

@@ -65,7 +65,7 @@ class Recurrent(Mixer):
             0.0 if self.stateless else recurrence.state_elements(sizes[self.heads], sizes[self.key], sizes[self.value])
         )
 
-    def _width(self, formats: Formats) -> float:
+    def _bytes_each(self, formats: Formats) -> float:
         return formats.state or size_of(self.state_dtype)
 
     def _conv_flops(self, tokens: Number, sizes: Sizes) -> Number:
@@ -80,7 +80,9 @@ class Recurrent(Mixer):
         tokens = sizes["B"] * sizes["S"]
         x, state = mode.formats.activation, self.state_elements(sizes)
         chunk = sizes.get("chunk", 64.0)
-        moved = recurrence.chunked_scan_bytes(tokens, self.moved(sizes), x, state, chunk, self._width(mode.formats))
+        moved = recurrence.chunked_scan_bytes(
+            tokens, self.moved(sizes), x, state, chunk, self._bytes_each(mode.formats)
+        )
         scan = Op(
             name=name, kind="chunked_scan", dtype=mode.formats.attention_compute, flops=self.scan(tokens, sizes), bytes=moved, k=chunk,
             n=sizes[self.value], gradient=Gradient(BACKWARD, moved * BACKWARD),
@@ -91,18 +93,10 @@ class Recurrent(Mixer):
         """The convolution over a prompt: bandwidth, and FLOPs that no matrix unit takes."""
         if not self.channels:
             return []
-        through = tokens * self._channels(sizes)
-        moved = counts.bytes_of(2 * through, mode.formats.activation)
-        return [
-            Op(
-                name="attention.conv",
-                kind="elementwise",
-                dtype=mode.formats.compute,
-                flops=self._conv_flops(tokens, sizes),
-                bytes=moved,
-                quantized=through,
-            )
-        ]
+        values = tokens * self._channels(sizes)
+        moved = counts.bytes_of(2 * values, mode.formats.activation)
+        flops = self._conv_flops(tokens, sizes)
+        return [Op("attention.conv", "elementwise", mode.formats.compute, flops=flops, bytes=moved, quantized=values)]
 
     def decode(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
         b, x = sizes["B"], mode.formats.activation
@@ -132,7 +126,7 @@ class Recurrent(Mixer):
         state = self.state_elements(sizes)
         kept = self._channels(sizes) * (sizes["taps"] + self.columns) if self.channels else 0.0
         kept += sum(product(axes, sizes) for axes in self.shifts)
-        return recurrence.state_bytes(batch, kept, formats.activation, state, self._width(formats))
+        return recurrence.state_bytes(batch, kept, formats.activation, state, self._bytes_each(formats))
 
     def text(self, sizes: Sizes) -> str:
         b, s, heads, key, value = (count(sizes[a]) for a in ("B", "S", self.heads, self.key, self.value))

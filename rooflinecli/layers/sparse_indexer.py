@@ -16,7 +16,7 @@ from rooflinecli.ledger.mixer import ContextParallelTraffic, CountingMode
 from rooflinecli.ledger.ops import Gradient, Op
 from rooflinecli.quantization.formats import Formats
 
-INDEX = 4.0  # bytes of a picked key's place
+INDEX_BYTES = 4.0  # bytes of a picked key's place
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -76,7 +76,7 @@ def ranking(mode: CountingMode, sizes: Sizes, keys: Number, most: Number, flops:
     f, b = mode.formats, sizes["B"]
     queries = 1.0 if mode.decode else sizes["S"]
     values = b * (keys + queries * sizes["Ni"]) * sizes["Hi"]
-    picked = counts.bytes_of(b * queries * num.minimum(keys, most), INDEX)
+    picked = counts.bytes_of(b * queries * num.minimum(keys, most), INDEX_BYTES)
     moved = counts.bytes_of(values, f.kv if mode.decode else f.activation) + picked
     return Op(
         name="attention.index_scores", kind="scores", dtype=f.attention_compute, flops=flops, bytes=moved, k=sizes["Hi"],
@@ -148,8 +148,8 @@ class Compressed(Softmax):
             each = (
                 self._entries(seen) if mode.full_attention else attention.compressed_pairs(seen, self.rate, INF) / seen
             )
-            behind = 0.0 if mode.cached is None else self._entries(mode.cached)
-            queries, pairs = sizes["B"], sizes["S"] * (each + behind)
+            cached_entries = 0.0 if mode.cached is None else self._entries(mode.cached)
+            queries, pairs = sizes["B"], sizes["S"] * (each + cached_entries)
         return attention.indexer_flops(queries, sizes["Ni"], pairs, sizes["Hi"])
 
     def prefill(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:

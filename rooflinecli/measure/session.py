@@ -143,7 +143,9 @@ class Session:
         """Time every case that is not in the log, then repeat suspect ones. Returns all records of `cases`."""
         # all run every case the same number of times, or a collective would deadlock
         if self.environment.processes > 1:
-            self.protocol = replace(self.protocol, minimum=20, maximum=20, budget=1e9, tight=0.0, short=0.0)
+            self.protocol = replace(
+                self.protocol, minimum=20, maximum=20, budget=1e9, target_spread=0.0, batch_below=0.0
+            )
             for case in cases:
                 self._one(case, 1e12)
             return [self.log.records[case.key] for case in cases if case.key in self.log]
@@ -230,10 +232,10 @@ def described(timing: Timing) -> Record:
     """A timing as a line of the log, in SI."""
     s = timing.summary
     return {
-        "time_s": s.low,
+        "time_s": s.p10,
         "median_s": s.median,
         "mad_s": s.mad,
-        "interval_s": [s.lo, s.hi],
+        "interval_s": [s.median_low, s.median_high],
         "runs": s.n,
         "batch": timing.batch,
         "compile_s": timing.compile_s,

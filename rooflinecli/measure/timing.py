@@ -32,20 +32,20 @@ _OUTLIER_SIGMAS = 8.0
 
 @dataclass(frozen=True)
 class Summary:
-    """Seconds. `low` is the 10th percentile; lo..hi brackets the median at 95 %."""
+    """Seconds: n timings, their median, its 95% interval, the median absolute deviation and the 10th percentile."""
 
     n: int
     median: float
     mad: float
-    low: float
-    lo: float
-    hi: float
+    p10: float
+    median_low: float
+    median_high: float
     outliers: int
 
     @property
     def spread(self) -> float:
         """Half the width of the interval over the median: how tight the answer is."""
-        return (self.hi - self.lo) / (2 * self.median) if self.median else math.inf
+        return (self.median_high - self.median_low) / (2 * self.median) if self.median else math.inf
 
 
 def summarize(samples: Sequence[float]) -> Summary:
@@ -77,18 +77,18 @@ Wait = Callable[[T], object]
 
 @dataclass(frozen=True)
 class Protocol:
-    """Repetitions of a timing. budget: seconds for one kernel; tight: relative half-width of the median's interval that ends it."""
+    """Repetitions: `budget` seconds for a kernel, fewer once the spread is `target_spread`; runs below `batch_below` s in batches of `batch_length` s."""
 
     budget: float = 1.0
     minimum: int = 9
     maximum: int = 400
-    tight: float = 0.01
-    short: float = 50e-6
-    batched: float = 200e-6
+    target_spread: float = 0.01
+    batch_below: float = 50e-6
+    batch_length: float = 200e-6
     warm_up: int = 2
 
 
-QUICK = Protocol(budget=0.2, minimum=5, maximum=100, tight=0.02)
+QUICK = Protocol(budget=0.2, minimum=5, maximum=100, target_spread=0.02)
 FULL = Protocol()
 
 
@@ -137,7 +137,8 @@ def measure(
         start = clock()
         wait(run(turn))
         single = min(single, clock() - start)
-    batch = 1 if single >= protocol.short else min(256, max(2, int(protocol.batched / max(single, 1e-7)) + 1))
+    fills = int(protocol.batch_length / max(single, 1e-7)) + 1
+    batch = 1 if single >= protocol.batch_below else min(256, max(2, fills))
     subtract = dispatch if single < 40 * dispatch else 0.0
     samples: list[float] = []
     turn = protocol.warm_up
@@ -152,7 +153,7 @@ def measure(
         samples.append(max(taken - subtract, 0.1 * taken) / chain)
         if len(samples) >= protocol.minimum and (
             clock() >= deadline
-            or (len(samples) % 5 == 0 and len(samples) >= 15 and summarize(samples).spread <= protocol.tight)
+            or (len(samples) % 5 == 0 and len(samples) >= 15 and summarize(samples).spread <= protocol.target_spread)
         ):
             break
         if clock() >= deadline + 2 * protocol.budget and len(samples) >= 3:
@@ -190,7 +191,7 @@ def _checked(case: KernelCase, kernel: Kernel, sets: list[Arrays], protocol: Pro
             check(case, jax.jit(option)(*sets[0], *kernel.hot), sets[0], kernel.hot)
             trial = replace(kernel, fn=option)
             low = (
-                _time(trial, sets, 1, replace(protocol, budget=0.1, maximum=12), 0.0).summary.low
+                _time(trial, sets, 1, replace(protocol, budget=0.1, maximum=12), 0.0).summary.p10
                 if len(kernel.options) > 1
                 else 0.0
             )

@@ -67,7 +67,7 @@ def members_in_host(layout: Layout, per_host: Number, experts: bool = False) -> 
     return num.minimum(g.part, num.maximum(num.floor(per_host / g.stride), 1.0))
 
 
-def backward_inside(
+def backward_with_hpz(
     layout: Layout, moves: list[Collective], per_host: Number, experts: bool = False
 ) -> list[Collective]:
     """A micro-batch's collectives of stage 3, one of the two gathers of each layer inside the host (hpZ, Wang et al. 2023, section 3.2)."""

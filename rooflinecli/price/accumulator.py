@@ -29,8 +29,8 @@ class StepAccumulator:
         self.by_axis: dict[str, Number] = {}
         self.hidden: dict[str, Number] = {}
         self.volumes: dict[str, Number] = {}
-        self._known: dict[int, tuple[Op, Priced]] = {}
-        self._collectives: dict[tuple[object, ...], PricedCollective] = {}
+        self._op_prices: dict[int, tuple[Op, Priced]] = {}
+        self._collective_prices: dict[tuple[object, ...], PricedCollective] = {}
 
     def add(self, ops: list[Op], times: Number) -> None:
         """Charge each kernel `times` times."""
@@ -62,12 +62,12 @@ class StepAccumulator:
 
     def _memoized_price(self, op: Op) -> Priced:
         """Price a kernel of a training step once: recomputation and reference passes launch the same ones again."""
-        known = self._known.get(id(op))
+        known = self._op_prices.get(id(op))
         if known is not None and known[0] is op:
             return known[1]
         priced = price(op, self.chip, self.regime)
         if priced.expected.__class__ is float:  # arrays of a sweep are too large to keep
-            self._known[id(op)] = (op, priced)
+            self._op_prices[id(op)] = (op, priced)
         return priced
 
     def collective(self, collective: Collective | ExpertAllToAll, times: Number = 1.0) -> Number:
@@ -87,13 +87,13 @@ class StepAccumulator:
         """Price a collective of plain sizes once: a layer sends the same bytes forward, backward and in recomputation."""
         plain = c.size.__class__ is c.n.__class__ is c.stride.__class__ is c.rails.__class__ is float and c.mesh is None
         key = (c.op, c.size, c.n, c.stride, c.rails, c.outer_share, c.library)
-        if plain and c.outer_share.__class__ is float and key in self._collectives:
-            return self._collectives[key]
+        if plain and c.outer_share.__class__ is float and key in self._collective_prices:
+            return self._collective_prices[key]
         priced = price_collective(c, self.chip, "kernel" if c.library == NCCL else self.regime, self.devices)
         if c.library and c.op == "all-reduce":
             priced = replacement_price(c, self.chip, priced)
         if plain and c.outer_share.__class__ is priced.expected.__class__ is float:
-            self._collectives[key] = priced
+            self._collective_prices[key] = priced
         return priced
 
     def add_exposed_comm(self, axis: str, seconds: Number) -> None:

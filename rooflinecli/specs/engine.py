@@ -69,12 +69,12 @@ class ServingEngine(FileSpec):
     # fmt: on
     note: str = ""
     source: str
-    _told: frozenset[str] = frozenset()  # entries of its scheduler that an option gave
+    _overridden: frozenset[str] = frozenset()  # entries of its scheduler that an option gave
 
     def written(self, name: str) -> str:
         """Where a constant stands, by file and line, and what it rests on."""
         key = _IN_SCHEDULER.get(name, name)
-        if key in self._told:
+        if key in self._overridden:
             return "--scheduler"
         if key in Scheduler.__dataclass_fields__:
             return f"{self.document.location('scheduler', key)}; {self.scheduler.source}"
@@ -114,9 +114,9 @@ _SETTABLE = {
     "FLOP": "pixel_flops",
     "B": "reserve_bytes reserve_experts_bytes",
 }
-_MOST = {"kv_fraction": 1.0, "memory_share": 1.0, "split_efficiency": 1.0}
+_MAXIMUM = {"kv_fraction": 1.0, "memory_share": 1.0, "split_efficiency": 1.0}
 CONSTANTS: dict[str, Constant] = {
-    name: Constant(unit, name, most=_MOST.get(name)) for unit, names in _SETTABLE.items() for name in names.split()
+    name: Constant(unit, name, most=_MAXIMUM.get(name)) for unit, names in _SETTABLE.items() for name in names.split()
 }
 
 
@@ -144,7 +144,7 @@ def with_scheduler_overrides(name: str, settings: str) -> ServingEngine:
     """
     engine, given = load_engine(name), written((settings,), MEANS)
     found = engine.with_changes(scheduler=changed(engine.scheduler.to_dict(), given))
-    found._told = frozenset(given)
+    found._overridden = frozenset(given)
     return found
 
 

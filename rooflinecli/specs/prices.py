@@ -121,30 +121,30 @@ def choose(spec: HardwareSpec, words: str = "", region: str = "") -> ChosenPrice
     kind = next((word for word in asked if word in KINDS), "")
     providers = [word for word in asked if word not in KINDS]
     places = ("", region.lower()) if region else tuple({o.region.lower() for o in rows})
-    fitting = [
+    matching = [
         o
         for o in rows
         if (not kind or o.kind == kind) and (not providers or o.provider in providers) and o.region.lower() in places
     ]
-    if region and not fitting:  # no row knows the region
+    if region and not matching:  # no row knows the region
         return choose(spec, words)
-    if not fitting:
+    if not matching:
         if not words:
             return None
         known = ", ".join(sorted({f"{o.provider} {o.kind}".strip() for o in rows})) or "none"
         raise UsageError(
             f"--price {words}: no such offer of {spec.name}; known are {known}; or give USD per device-hour", "price"
         )
-    kind = kind or next(k for k in KINDS if any(o.kind == k for o in fitting))
-    fitting = sorted((o for o in fitting if o.kind == kind), key=lambda o: o.usd)
+    kind = kind or next(k for k in KINDS if any(o.kind == k for o in matching))
+    matching = sorted((o for o in matching if o.kind == kind), key=lambda o: o.usd)
     if providers:
-        newest = max(o.date for o in fitting)
-        best = next(o for o in fitting if o.date == newest)
+        newest = max(o.date for o in matching)
+        best = next(o for o in matching if o.date == newest)
         return ChosenPrice(best, best.usd, best.usd, 1)
-    low, high = (quantile([o.usd for o in fitting], q) for q in (0.1, 0.9))
-    own = next((o for o in fitting if spec.price is not None and o.where == spec.price_line), None)
-    middle = own if own is not None and not words else fitting[(len(fitting) - 1) // 2]
-    return ChosenPrice(middle, min(low, middle.usd), max(high, middle.usd), len(fitting))
+    low, high = (quantile([o.usd for o in matching], q) for q in (0.1, 0.9))
+    own = next((o for o in matching if spec.price is not None and o.where == spec.price_line), None)
+    middle = own if own is not None and not words else matching[(len(matching) - 1) // 2]
+    return ChosenPrice(middle, min(low, middle.usd), max(high, middle.usd), len(matching))
 
 
 def spread(spec: HardwareSpec, kind: str) -> tuple[float, ...]:

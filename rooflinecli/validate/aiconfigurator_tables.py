@@ -42,7 +42,7 @@ def matches(record: Mapping[str, object], patterns: Mapping[str, Any]) -> bool:
 
 @lru_cache(maxsize=16)
 def chip(name: str) -> Chip:
-    """A chip of the wheel with its shipped constants."""
+    """A chip that aiconfigurator measured, with its shipped constants."""
     return Chip(load_hardware(CHIPS[name]))
 
 

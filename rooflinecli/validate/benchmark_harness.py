@@ -81,6 +81,6 @@ def flags(run: Run) -> str:
 
 
 def row(run: Run) -> dict[str, str]:
-    """The row of the wheel that it was."""
+    """The row of aiconfigurator that it was."""
     assert run.row is not None  # collected runs have one
     return run.row

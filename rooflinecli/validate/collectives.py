@@ -17,7 +17,7 @@ from rooflinecli.questions.collective.answer import along_axes, collective
 from rooflinecli.questions.shard.answer import mesh as axis_sizes
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.snapshots import excluded, published
-from rooflinecli.validate import aiconfigurator_tables as wheel
+from rooflinecli.validate import aiconfigurator_tables as aiconfigurator
 from rooflinecli.validate.stats import Array, Points, Row, Table, error_table, half, joined, notes, score, summary
 
 OPS = {name.replace("-", "_"): name for name in ("all-reduce", "all-gather", "reduce-scatter")} | {
@@ -26,15 +26,15 @@ OPS = {name.replace("-", "_"): name for name in ("all-reduce", "all-gather", "re
 PCIE = ("l40s", "rtx_pro_6000_server")
 
 
-def wheel_rows() -> Iterator[Row]:
-    """NCCL timings of the wheel in 16 bits (sizes there count elements), one row per chip, operation, size and group, as published rows are."""
-    for (chip, ours), (op, name) in product(wheel.CHIPS.items(), OPS.items()):
-        table = wheel.columns(chip, "comm", "nccl", "nccl_perf.parquet")
+def aiconfigurator_rows() -> Iterator[Row]:
+    """aiconfigurator's NCCL timings in 16 bits (sizes there count elements), one row per chip, operation, size and group, as published rows are."""
+    for (chip, ours), (op, name) in product(aiconfigurator.CHIPS.items(), OPS.items()):
+        table = aiconfigurator.columns(chip, "comm", "nccl", "nccl_perf.parquet")
         if table is None:
             continue
         keep = (table["op_name"] == op) & (table["nccl_dtype"] == "half") & (table["latency"] > 0)
         sizes, groups = 2 * table["message_size"][keep], table["num_gpus"][keep]
-        (size, n), seconds = wheel.median_rows([sizes, groups], table["latency"][keep] * 1e-3)
+        (size, n), seconds = aiconfigurator.median_rows([sizes, groups], table["latency"][keep] * 1e-3)
         alike = {"table": f"NCCL {name}", "group": chip, "op": name, "hw": ours}
         for s, g, t in zip(size, n, seconds, strict=True):
             yield {**alike, "devices": g, "bytes": s, "time_s": t}
@@ -51,9 +51,9 @@ def timed(row: Row) -> tuple[float, ...]:
 
 def tables() -> list[Table]:
     """NCCL inside a node, published timings, all-to-alls of experts and all-reduces by kernels of engines."""
-    installed = wheel.installed()
+    installed = aiconfigurator.installed()
     named: dict[str, list[tuple[list[str], tuple[float, ...]]]] = defaultdict(list)
-    for row in (*published("collectives")["rows"], *(wheel_rows() if installed else ())):
+    for row in (*published("collectives")["rows"], *(aiconfigurator_rows() if installed else ())):
         named[row.get("table", "published")].append(([row["group"]], timed(row)))
     found = []
     for name, rows in sorted(named.items()):
@@ -63,7 +63,7 @@ def tables() -> list[Table]:
         table.rows.append(summary(joined("all but PCIe", table.points)))
         found.append(table)
     if not installed:
-        return [*found, Table("collectives: NCCL", [], [wheel.MISSING])]
+        return [*found, Table("collectives: NCCL", [], [aiconfigurator.MISSING])]
     sent, reduced = list(exchanges()), list(all_reduces())
     across, inside = ([p for p in sent if ("nodes" in p.group) == many] for many in (True, False))
     totals = {"all across nodes": across, "all inside a node": inside, "all": sent}
@@ -99,16 +99,16 @@ class Exchange(NamedTuple):
 
 def exchanges() -> Iterator[Points]:
     """All-to-alls not fitted, a group per chip, kernels, phase and number of nodes. Results come back in 16 bits."""
-    for chip, phase in product(wheel.CHIPS, ("dispatch", "combine")):
+    for chip, phase in product(aiconfigurator.CHIPS, ("dispatch", "combine")):
         for x in (*_sglang(chip, phase), *_vllm(chip, phase), *_nvlink(chip, phase)):
             if not x.keep.any():
                 continue
-            shape, seconds = wheel.median_rows([key[x.keep] for key in x.keys], x.seconds[x.keep])
+            shape, seconds = aiconfigurator.median_rows([key[x.keep] for key in x.keys], x.seconds[x.keep])
             tokens, top_k, d, n = shape
             value_bytes = x.sent_bytes if phase == "dispatch" else 2.0
             op = ExpertAllToAll(x.mode, x.mode, phase, tokens, top_k, d, value_bytes, "ep", n, 1.0, variant=x.variant)
-            priced = price_exchange(op, wheel.chip(chip))
-            group = f"{wheel.CHIPS[chip]} {x.mode} {phase}{x.label}"
+            priced = price_exchange(op, aiconfigurator.chip(chip))
+            group = f"{aiconfigurator.CHIPS[chip]} {x.mode} {phase}{x.label}"
             yield Points.timed(group, seconds, ~half(*shape), priced.expected, priced.floor, priced.error)
 
 
@@ -116,7 +116,7 @@ def _sglang(chip: str, phase: str) -> Iterator[Exchange]:
     """One host from the newest file; several from the older one that has them."""
     for mode, file in SGLANG.items():
         for behind in range(VERSIONS):
-            table = wheel.columns(chip, "comm", "sglang", file, behind)
+            table = aiconfigurator.columns(chip, "comm", "sglang", file, behind)
             if table is None:
                 break
             for nodes in np.unique(table["node_num"]):
@@ -137,7 +137,7 @@ def _sglang(chip: str, phase: str) -> Iterator[Exchange]:
 
 
 def _vllm(chip: str, phase: str) -> Iterator[Exchange]:
-    if (table := wheel.columns(chip, "comm", "vllm", "moe_a2a_perf.parquet")) is not None:
+    if (table := aiconfigurator.columns(chip, "comm", "vllm", "moe_a2a_perf.parquet")) is not None:
         keys = [table[c] for c in ("num_tokens", "topk", "hidden_size", "ep_size")]
         for mode, name in VLLM.items():
             keep = (table["comm_backend"] == name) & (table["phase"] == phase)
@@ -145,7 +145,7 @@ def _vllm(chip: str, phase: str) -> Iterator[Exchange]:
 
 
 def _nvlink(chip: str, phase: str) -> Iterator[Exchange]:
-    if (table := wheel.columns(chip, "comm", "trtllm", "trtllm_alltoall_perf.parquet")) is not None:
+    if (table := aiconfigurator.columns(chip, "comm", "trtllm", "trtllm_alltoall_perf.parquet")) is not None:
         keys = [table[c] for c in ("num_tokens", "topk", "hidden_size", "moe_ep_size")]
         for (mode, name), (written, size) in product(NVLINK.items(), SENT_BYTES.items()):
             keep = (table["kernel_source"] == name) & (table["moe_dtype"] == written)
@@ -155,15 +155,15 @@ def _nvlink(chip: str, phase: str) -> Iterator[Exchange]:
 
 def all_reduces() -> Iterator[Points]:
     """Custom all-reduces under CUDA graphs that were not fitted, a group per chip and library."""
-    for chip, library in product(wheel.CHIPS, ("trtllm", "vllm", "sglang")):
-        table = wheel.columns(chip, "comm", library, "custom_allreduce_perf.parquet")
-        if table is None or not network.has_custom_all_reduce(wheel.chip(chip), library):
+    for chip, library in product(aiconfigurator.CHIPS, ("trtllm", "vllm", "sglang")):
+        table = aiconfigurator.columns(chip, "comm", library, "custom_allreduce_perf.parquet")
+        if table is None or not network.has_custom_all_reduce(aiconfigurator.chip(chip), library):
             continue
         keep = (table["latency"] > 0) & (table["num_gpus"] <= network.LARGEST_CUSTOM)
         if "backend" in table:
             keep &= np.char.find(table["backend"].astype(str), "eager") < 0
         keys = [table["num_gpus"][keep], table["message_size"][keep]]
-        (n, elements), seconds = wheel.median_rows(keys, table["latency"][keep] * 1e-3)
-        priced = network.custom_all_reduce(2 * elements, n, wheel.chip(chip), library)
-        group = f"{wheel.CHIPS[chip]} {library}"
+        (n, elements), seconds = aiconfigurator.median_rows(keys, table["latency"][keep] * 1e-3)
+        priced = network.custom_all_reduce(2 * elements, n, aiconfigurator.chip(chip), library)
+        group = f"{aiconfigurator.CHIPS[chip]} {library}"
         yield Points.timed(group, seconds, ~half(n, elements), priced.expected, priced.floor, priced.error)

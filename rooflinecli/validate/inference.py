@@ -26,7 +26,7 @@ from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.snapshots import excluded, published
-from rooflinecli.validate import aiconfigurator_tables as wheel
+from rooflinecli.validate import aiconfigurator_tables as aiconfigurator
 from rooflinecli.validate import benchmark_harness
 from rooflinecli.validate.stats import Points, Row, Table, error_table, notes, score, twin
 
@@ -85,7 +85,7 @@ class Run:
     measured: dict[str, float]
     engine: str
     static: bool = False
-    row: dict[str, str] | None = None  # row of the wheel
+    row: dict[str, str] | None = None  # row of aiconfigurator
     seen: str = "collected"  # whether the serving constants were fitted to its group, read off it, or never saw it
     requests: float | None = None  # total, where the source states it
     without_flags: Row | None = None  # the options without the flags of its script, where that is public
@@ -166,7 +166,7 @@ def cells() -> list[Row]:
 
 
 def collected_runs() -> tuple[list[Run], Counter[str]]:
-    """Usable runs of the wheel, and the number left out by reason."""
+    """Usable runs of aiconfigurator, and the number left out by reason."""
     runs, out = [], Counter[str]()
     for row, copied in _rows():
         reason = "exact copy" if copied else _unusable(row) or "speculation not stated" * _may_draft(row)
@@ -183,9 +183,9 @@ def without_flags(runs: list[Run]) -> list[Run]:
 
 
 def _rows() -> Iterator[tuple[dict[str, str], bool]]:
-    """Rows of the wheel, and whether an earlier row has the same times."""
+    """Rows of aiconfigurator, and whether an earlier row has the same times."""
     seen = set()
-    for row in wheel.serving_runs():
+    for row in aiconfigurator.serving_runs():
         copy = (row["silicon_ttft_ms"], row["silicon_tpot_ms"], row["system"])
         yield row, copy in seen
         seen.add(copy)
@@ -210,11 +210,12 @@ def _unusable(row: dict[str, str]) -> str:
     """Why a collected row cannot be used; empty where it can."""
     tp, dp = _size(row, "tp_size"), _replicas(row)
     experts = _size(row, "moe_tp_size") * _size(row, "moe_ep_size")
-    if row["model_path"] not in wheel.DATA["models"]:
+    if row["model_path"] not in aiconfigurator.DATA["models"]:
         return "model not described here"
     if tp not in (1, 2, 4, 8) or tp * dp > 8 or (dp > 1 and experts != tp * dp):
         return "sizes multiplied or a fleet filed as one"
-    return "known bad label" if any(wheel.matches(row, bad) for bad in wheel.DATA["bad_labels"]) else ""
+    bad_labels = aiconfigurator.DATA["bad_labels"]
+    return "known bad label" if any(aiconfigurator.matches(row, bad) for bad in bad_labels) else ""
 
 
 def _collected(row: dict[str, str]) -> Run:
@@ -224,8 +225,8 @@ def _collected(row: dict[str, str]) -> Run:
     concurrency = float(found) if found else float(row["batch_size"]) * dp
     drawn = DRAWN if "db-dump" in source or "source_file=20" in source else 1.0
     options: Row = {
-        "model": wheel.DATA["models"][row["model_path"]],
-        "hw": wheel.CHIPS[row["system"]],
+        "model": aiconfigurator.DATA["models"][row["model_path"]],
+        "hw": aiconfigurator.CHIPS[row["system"]],
         "engine": row["backend"],
         "prompt": round(float(row["isl"]) * drawn),
         "output": round(float(row["osl"]) * drawn),
@@ -373,7 +374,7 @@ Lines = Callable[[Run], list[str]]  # the lines of a table that a run counts in
 
 
 def tables() -> list[Table]:
-    """Serving: published rows by source, and the collected runs of the wheel by model kind, engine and model."""
+    """Serving: published rows by source, and the collected runs of aiconfigurator by model kind, engine and model."""
     deployed = [deployment_points(row) for row in published("deployments")["rows"]]
     later, earlier = notes("other serving") + excluded("inference_2"), {setup(run) for run in published_runs()}
     found = [
@@ -389,8 +390,8 @@ def tables() -> list[Table]:
             {},
         ),
     ]
-    if not wheel.installed():
-        return [*found, Table("inference: collected runs", [], [wheel.MISSING])]
+    if not aiconfigurator.installed():
+        return [*found, Table("inference: collected runs", [], [aiconfigurator.MISSING])]
     runs, out = collected_runs()
     left_out = [f"{count} rows excluded: {reason}." for reason, count in out.items()]
     unstated, flags = notes("precision not stated"), notes("flags")

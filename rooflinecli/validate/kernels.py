@@ -1,4 +1,4 @@
-"""Measured kernels of the wheel as operations, priced by the engine: matmuls, attention and grouped matmuls of experts.
+"""Kernels that aiconfigurator measured, as operations, priced by the engine: matmuls, attention and grouped matmuls of experts.
 
 A class of kernels is a source (folder, file and column filters) and a builder that makes one operation of its rows.
 """
@@ -23,11 +23,11 @@ from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.quantization.formats import FORMATS
 from rooflinecli.specs.model import load_model
-from rooflinecli.validate import aiconfigurator_tables as wheel
+from rooflinecli.validate import aiconfigurator_tables as aiconfigurator
 from rooflinecli.validate.stats import Array, Points, Row, Table, error_table, half, joined, notes, summary
 
 LIBRARIES = ("trtllm", "vllm", "sglang")
-CLASSES: dict[str, Row] = wheel.DATA["kernels"]
+CLASSES: dict[str, Row] = aiconfigurator.DATA["kernels"]
 WARM_L2 = "weights in L2 of a GDDR card"
 
 
@@ -51,7 +51,7 @@ class Kernels:
 
     def points(self, group: str, rows: Array, chip: Chip | None = None) -> Points:
         """Predictions for some rows with the constants of `chip` (the shipped ones when omitted)."""
-        chip = chip or wheel.chip(self.chip)
+        chip = chip or aiconfigurator.chip(self.chip)
         variant = self.op.variant or f"{self.op.dtype if self.op.kind == 'matmul' else 'any'}@{self.library}"
         priced = price(self.op._replace(variant=variant), chip, "kernel")
         floor = roofline.floor_time(priced.t_compute, priced.t_memory)
@@ -87,7 +87,7 @@ def cached_bytes(op: Op) -> Array:
 
 def l2(chip: str) -> float:
     """Bytes of a chip's L2."""
-    return float(wheel.DATA["chips"][chip]["l2"])
+    return float(aiconfigurator.DATA["chips"][chip]["l2"])
 
 
 def _prefill(columns: list[Array], chip: str, source: Row) -> BuiltOp:
@@ -137,7 +137,7 @@ BUILDERS: dict[str, Callable[[list[Array], str, Row], BuiltOp]] = {
 }
 
 
-def _column(table: wheel.Columns, name: str) -> Array:
+def _column(table: aiconfigurator.Columns, name: str) -> Array:
     """A column of a table, or one made of others."""
     if name == "context":
         return table["isl"] + table["step"]
@@ -150,11 +150,11 @@ def _column(table: wheel.Columns, name: str) -> Array:
 def load(name: str, chip: str, library: str) -> Kernels | None:
     """Measured rows of a class; None where there are none, or the chip's file has no peak or constants for them."""
     source = CLASSES[name]
-    table = wheel.columns(chip, source["folder"], library, f"{source['file']}.parquet")
-    if table is None or ("dtype" in source and source["dtype"] not in wheel.chip(chip).spec.peak):
+    table = aiconfigurator.columns(chip, source["folder"], library, f"{source['file']}.parquet")
+    if table is None or ("dtype" in source and source["dtype"] not in aiconfigurator.chip(chip).spec.peak):
         return None
     variant = f"{source['variant']}@{library}" if "variant" in source else ""
-    if variant and not wheel.chip(chip).has_constants("prefill_attention", variant):
+    if variant and not aiconfigurator.chip(chip).has_constants("prefill_attention", variant):
         return None
     keep = table["latency"] > 0
     for column, value in source["where"].items():
@@ -166,7 +166,7 @@ def load(name: str, chip: str, library: str) -> Kernels | None:
     if not keep.any():
         return None
     shape = [_column(table, key)[keep] for key in source["keys"]]
-    columns, seconds = wheel.median_rows(shape, table["latency"][keep] * 1e-3)
+    columns, seconds = aiconfigurator.median_rows(shape, table["latency"][keep] * 1e-3)
     op, core, scored = BUILDERS[source["form"]](columns, chip, source)
     version = str(table["version"])
     return Kernels(name, chip, library, version, op._replace(variant=variant), seconds, half(*columns), core, scored)
@@ -174,8 +174,8 @@ def load(name: str, chip: str, library: str) -> Kernels | None:
 
 def all_kernels(names: Iterable[str] = CLASSES) -> Iterator[Kernels]:
     """All measured rows, class by class."""
-    for name, chip, library in product(names, wheel.CHIPS, LIBRARIES):
-        usable = [name, chip, library] not in wheel.DATA["unusable"]
+    for name, chip, library in product(names, aiconfigurator.CHIPS, LIBRARIES):
+        usable = [name, chip, library] not in aiconfigurator.DATA["unusable"]
         if usable and (rows := load(name, chip, library)) is not None:
             yield rows
 
@@ -184,7 +184,7 @@ def all_kernels(names: Iterable[str] = CLASSES) -> Iterator[Kernels]:
 def _model_shapes() -> Array:
     """(n, k) of the four matmuls of common models at TP 1, 2, 4, 8."""
     shapes = set()
-    for name in wheel.DATA["geometries"]:
+    for name in aiconfigurator.DATA["geometries"]:
         spec = load_model(name)
         a, f = spec.layers[0].attention, spec.layers[0].feedforward
         assert a is not None
@@ -213,10 +213,10 @@ ADDED = 10  # a version with fewer than a tenth of another's rows only adds a mo
 
 def experts(title: str, library: str, file: str, suffix: str, chip: str, dtype_name: str) -> Kernels | None:
     """One expert table in one format, by the kernel with most measurements of it; None where it has none."""
-    name, compute, weight, read = wheel.DATA["expert_formats"][dtype_name]
-    if compute not in wheel.chip(chip).spec.peak:
+    name, compute, weight, read = aiconfigurator.DATA["expert_formats"][dtype_name]
+    if compute not in aiconfigurator.chip(chip).spec.peak:
         return None
-    versions = [wheel.columns(chip, "moe", library, file, behind) for behind in range(EXPERT_VERSIONS)]
+    versions = [aiconfigurator.columns(chip, "moe", library, file, behind) for behind in range(EXPERT_VERSIONS)]
     rows = [int((t["moe_dtype"] == dtype_name).sum()) if t is not None else 0 for t in versions]
     if not (most := max(rows)):
         return None
@@ -229,10 +229,11 @@ def experts(title: str, library: str, file: str, suffix: str, chip: str, dtype_n
     balanced |= np.char.endswith(routing, "eplb")
     columns = [table[c] for c in ("num_tokens", "hidden_size", "inter_size", "topk")]
     columns += [table.get("num_slots", table["num_experts"]), table["moe_tp_size"], table["moe_ep_size"], balanced]
-    shape, seconds = wheel.median_rows([column[keep] for column in columns], table["latency"][keep] * 1e-3)
+    shape, seconds = aiconfigurator.median_rows([column[keep] for column in columns], table["latency"][keep] * 1e-3)
     t, d, f, k, e, tp, ep, even = shape
     named = kernels[measurements.argmax()].endswith("nongated")
-    gates = sum(((d == model) & (f == width) & (e == n)).astype(float) for model, width, n in wheel.DATA["ungated"])
+    ungated = aiconfigurator.DATA["ungated"]
+    gates = sum(((d == model) & (f == width) & (e == n)).astype(float) for model, width, n in ungated)
     matrices = 3.0 - np.maximum(gates, float(named))
     experts = ExpertShape(d, f / tp, matrices, e, k)
     share = np.where(even == 1, 1.0, busiest_rank_share(t, experts, ep, balanced=False))
@@ -249,22 +250,22 @@ def experts(title: str, library: str, file: str, suffix: str, chip: str, dtype_n
     op = op._replace(routed=ExpertWorkload(**rows_of))
     # The collector replays one layer, so weights that fit stay in L2. With GDDR that L2 is several times as fast as memory and decides the
     # row; with HBM it is not.
-    cold = wheel.chip(chip).spec.memory.kind.startswith("HBM") | (rows_of["weights"] >= l2(chip))
+    cold = aiconfigurator.chip(chip).spec.memory.kind.startswith("HBM") | (rows_of["weights"] >= l2(chip))
     version, core = str(table["version"]), np.ones(len(t), dtype=bool)
     return Kernels(title, chip, library, version, op, seconds, half(*shape[:7]), core, cold)
 
 
 def tables() -> list[Table]:
     """A table per class: rows not fitted, by chip and library; then one per family of expert kernels."""
-    if not wheel.installed():
-        return [Table("kernels", [], [wheel.MISSING])]
+    if not aiconfigurator.installed():
+        return [Table("kernels", [], [aiconfigurator.MISSING])]
     found = []
     for name in CLASSES:
         rows: list[Row] = []
         points: list[Points] = []
         for k in all_kernels((name,)):
             held_out = ~k.fitted & k.scored
-            points.append(k.points(f"{wheel.CHIPS[k.chip]} {k.library} {k.version}", held_out))
+            points.append(k.points(f"{aiconfigurator.CHIPS[k.chip]} {k.library} {k.version}", held_out))
             core = k.core[held_out]
             model_like = core.any() and not core.all()
             likes = {"model_like": summary(k.points("", held_out & k.core))["mean"]} if model_like else {}
@@ -278,12 +279,12 @@ def expert_tables() -> list[Table]:
     """A table per family of expert kernels: rows not fitted, by generation (the file that a chip extends), format and library."""
     families: dict[str, dict[str, list[Points]]] = defaultdict(lambda: defaultdict(list))
     for (title, library, file, suffix), chip, dtype_name in product(
-        wheel.DATA["expert_sources"], wheel.CHIPS, wheel.DATA["expert_formats"]
+        aiconfigurator.DATA["expert_sources"], aiconfigurator.CHIPS, aiconfigurator.DATA["expert_formats"]
     ):
         k = experts(title, library, file, suffix, chip, dtype_name)
         if k is None:
             continue
-        base = wheel.chip(chip).spec.document.base_document
+        base = aiconfigurator.chip(chip).spec.document.base_document
         group = f"{base.path.stem.lstrip('_') if base is not None else chip} {k.op.variant}"
         families[k.name][group].append(k.points(group, ~k.fitted & k.scored))
         if (~k.scored).any():

@@ -379,3 +379,16 @@ def test_a_run_of_mlperf_has_the_layout_that_its_configuration_prints():
     text = LOGS["mllog"][0]
     (plain,), (row,) = read_source(Source("log", text)), read_source(Source("log", config + text))
     assert row.options == plain.options | {"tp": 4, "pp": 8, "cp": 2, "micro-batch": 1} and row.value == plain.value
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "nothing"),
+    [("perftest", "192.50", "0.00"), ("osu", "23000.50", "0.00"), ("mamf", None, "0.0")],
+)
+def test_a_rate_of_nothing_is_no_measurement(name, written, nothing):
+    """A size whose test failed: its rate is zero, and the other sizes are read all the same."""
+    text, expected = LOGS[name]
+    line = text.splitlines()[expected[0][0] - 1]
+    rate = written or re.search(r"[\d.]+(?= TFLOPS|(?=.*\(mean\)))", line)[0]
+    more = text.replace(line, f"{line}\n{line.replace(rate, nothing)}", 1)
+    assert len(read_source(Source("log", more))) == len(read_source(Source("log", text)))

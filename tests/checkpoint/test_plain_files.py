@@ -26,6 +26,8 @@ from rooflinecli.quantization.formats import formats
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 
+pytestmark = pytest.mark.sampled(100)  # each set is a case of its own
+
 D, FF, VOCAB, N, K, H = 256, 320, 999, 8, 2, 48
 E, XF, SF = 6, 96, 160  # experts, their width, that of the shared one
 _W = {"q": N * H, "k": K * H, "v": K * H}
@@ -231,3 +233,14 @@ def test_a_tensor_that_is_not_known_is_refused(tmp_path, changes, outer, says):
     write(tmp_path / "m.gguf", "grove", [SPLIT | GATED | TWO | changes], outer, RMS)
     with pytest.raises(DataError, match=says):
         load_model(str(tmp_path / "m.gguf"))
+
+
+def test_small_heads_that_pick_keys_make_latent_attention_sparse(tmp_path):
+    """DeepSeek Sparse Attention: the tensors of an indexer are counted, and its keys stand in the cache beside the latents."""
+    layers, outer, more = FILES["minicpm3"]
+    indexer = weights(**{"indexer.attn_q_b": (4 * 16, 64), "indexer.attn_k": (16, D), "indexer.proj": (4, D)}) | norms("indexer.k_norm", bias=True, width=16)  # fmt: skip
+    plain, sparse = tmp_path / "plain.gguf", tmp_path / "sparse.gguf"
+    write(plain, "minicpm3", layers, outer, more)
+    elements = write(sparse, "minicpm3", [layer | indexer for layer in layers], outer, more)
+    assert parameters(load_model(str(sparse))).total == elements
+    assert cached(sparse, 512.0) - cached(plain, 512.0) == 2 * 16 * 512

@@ -22,6 +22,8 @@ from rooflinecli.specs.document import Document
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import Quantization, load_model, model_from
 
+pytestmark = pytest.mark.sampled(100)  # each set is a case of its own
+
 # a llama of odd sizes: width, feed-forward, query and value width, layers, vocabulary
 D, FF, Q, KV, LAYERS, VOCAB = 320, 832, 384, 128, 3, 1000
 TINY = {

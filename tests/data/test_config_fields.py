@@ -8,6 +8,8 @@ from rooflinecli.core.errors import DataError
 from rooflinecli.importers.hf import from_config
 from rooflinecli.specs.field_reader import MISSING, ConfigFields
 
+pytestmark = pytest.mark.sampled(100)  # each set is a case of its own
+
 DATA = {
     "zero": 0, "two": 2, "half": 0.5, "yes": True, "no": False, "word": "silu", "null": None, "auto": "auto", "many": [1, 2, 3], "none": [], "square": [14, 14], "oblong": [14, 28],
     "also": 2, "other": 3, "num_hidden_layers": 10_000, "n_layer": 10_001, "id2label": {"0": "a", "1": "b", "2": "c"}, "architectures": ["XForCausalLM"],

@@ -35,6 +35,8 @@ from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model, model_from
 from rooflinecli.specs.request import Request
 
+pytestmark = pytest.mark.sampled(100)  # each set is a case of its own
+
 ORACLE = Path(__file__).resolve().parents[1] / "oracle"
 COUNTS = json.loads((ORACLE.parent / "data" / "hf_counts" / "counts.json").read_text())
 RANDOM = json.loads((ORACLE / "golden_encoder_families.json").read_text())["cases"]

@@ -20,6 +20,8 @@ from rooflinecli.specs.document import Document
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import ImageSpec, model_from
 
+pytestmark = pytest.mark.sampled(100)  # each set is a case of its own
+
 ROOT = Path(__file__).resolve().parents[1]
 CASES = json.loads((ROOT / "oracle" / "golden_dense_families.json").read_text(encoding="utf-8"))["cases"]
 BY_TYPE: dict[str, list] = {}

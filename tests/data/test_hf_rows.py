@@ -13,6 +13,8 @@ from rooflinecli.importers.hf import TYPES, WRAPPED, from_config, refused, rows
 from rooflinecli.importers.hf.rows import SETS
 from rooflinecli.specs.field_reader import ConfigFields
 
+pytestmark = pytest.mark.sampled(100)  # each set is a case of its own
+
 KEYS = {
     *("extends", "defaults", "ignored", "own_head", "pair", "varied", "expect"),
     *(

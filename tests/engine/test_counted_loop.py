@@ -102,3 +102,10 @@ def test_more_clients_make_more_tokens_in_a_sweep_as_in_an_estimate() -> None:
             one = ask("estimate", load | more | {"n": 1, "concurrency": users, "phase": "prefill,decode"})["phases"]
             assert point["prefill.time_s"] == pytest.approx(one["prefill"]["time_s"], rel=1e-9)
             assert point["decode.tokens_per_s"] == pytest.approx(one["decode"]["tokens_per_s"], rel=1e-9)
+
+
+def test_streams_of_an_open_loop_are_its_rate_times_the_time_of_a_request() -> None:
+    """Little's law: N = r (t_first + steps x step), where every stream in flight makes the first token later."""
+    slow, plain = (loop_means(PRICES._replace(rate=0.02, per_stream=each, budget=100), 0) for each in (5.0, 0.0))
+    in_flight = (slow[0] - plain[0]) / 5.0 - 1  # and the own one of the request
+    assert in_flight == pytest.approx(0.02 * (slow[0] + (PRICES.steps - 1) * slow[1])) and slow[1] > 0

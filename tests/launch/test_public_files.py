@@ -571,3 +571,15 @@ def test_a_script_that_checks_for_its_arguments_is_given_them(tmp_path):
     text = 'if [ -z "$1" ]; then\n  echo usage\n  exit 1\nfi\nvllm serve "${2:-Qwen/Qwen3-8B}" --tensor-parallel-size "${3:-4}"\n'
     found, _ = options_of(text, tmp_path)
     assert (found["model"], found["tp"]) == ("Qwen3-8B", 4)
+
+
+def test_a_worker_s_own_flag_names_its_phase_whatever_the_pool_is_called(tmp_path):
+    server = "{name: main, command: [python3, -m, sglang.launch_server, --model-path, Qwen/Qwen3-8B"
+    path = tmp_path / "pools.yaml"
+    path.write_text(f"""kind: LLMInferenceService
+spec:
+  model: {{uri: "hf://Qwen/Qwen3-8B"}}
+  template: {{containers: [{server}]}}]}}
+  prefill: {{template: {{containers: [{server}, --disaggregation-mode, decode]}}]}}}}
+""")
+    assert read.options(f"{path}#2", {}, lambda said: None)["phase"] == ["decode"]

@@ -59,7 +59,7 @@ def test_a_warm_kernel_meets_one_set_of_inputs(env, monkeypatch):
 def test_torch_times_the_same_shapes(case, env):
     pytest.importorskip("torch")
     assert torch_baseline.takes(case)
-    assert timing.timed(case, BRIEF, env, 0.0).summary.low > 0
+    assert timing.timed(case, BRIEF, env, 0.0).summary.p10 > 0
 
 
 def test_torch_is_timed_only_where_it_sees_the_device(monkeypatch):

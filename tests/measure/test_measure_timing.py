@@ -39,7 +39,7 @@ def test_long_runs_are_timed_one_by_one_and_stop_when_tight():
 
 def test_short_runs_are_batched_so_that_the_wait_does_not_count():
     machine = Machine(5e-6, latency=20e-6)
-    timing = timed(machine, Protocol(budget=10.0, batched=5e-3))
+    timing = timed(machine, Protocol(budget=10.0, batch_length=5e-3))
     assert timing.batch > 50
     assert timing.summary.median == pytest.approx(5e-6, rel=0.1)
 
@@ -55,7 +55,7 @@ def test_a_chain_divides_by_its_length():
 
 def test_the_budget_ends_a_noisy_kernel():
     machine = Machine(0.01, jitter=1.0)
-    timing = timed(machine, Protocol(budget=0.5, tight=1e-6))
+    timing = timed(machine, Protocol(budget=0.5, target_spread=1e-6))
     assert machine.now < 1.0 and timing.summary.n >= 9
 
 

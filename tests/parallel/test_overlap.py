@@ -211,3 +211,9 @@ def test_sharded_gradients_are_reduced_as_often_as_a_model_chunk_rests():
 
     once = exchange(zero=1)
     assert (exchange(zero=2) - once) * 7 == pytest.approx((exchange(zero=2, virtual_stages=2.0) - once) * 15)
+
+
+def test_layers_that_stages_take_within_a_time():
+    """Layers of 3 s within 10 s: three in each of two stages, two beside an embedding of 2 s, three beside a head of half a second."""
+    assert schedule.layers_within(10.0, 3.0, 2.0, 0.5, 4.0) == 3 + 3 + 2 + 3
+    assert schedule.layers_within(10.0, 3.0, 0.5, 2.0, 2.0) == 3 + 2

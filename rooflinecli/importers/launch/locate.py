@@ -425,7 +425,7 @@ def _shown_path(path: str) -> str:
 def _on_ranks(found: Iterator[Launch], words: list[str], job: containers.Container | None) -> Iterator[Launch]:
     """Launches of a config on the ranks of the command that names it: torchrun's, deepspeed's, or its job's."""
     short = {"-n": "nproc-per-node", "--nproc": "nproc-per-node"} if words[0].endswith("composer") else {}
-    ranks = training_common.ranks(LaunchArguments.of_words(words, short=short)) or (job.devices if job else None)
+    ranks = training_common.processes(LaunchArguments.of_words(words, short=short)) or (job.devices if job else None)
     for launch in found:
         sizes = [launch.options.get(axis, 1) for axis in ("tp", "pp", "cp")]
         if ranks and "n" not in launch.options and launch.trains and ranks % prod(sizes) == 0:

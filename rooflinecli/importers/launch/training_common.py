@@ -48,7 +48,7 @@ SWITCHES = tuple(
 )
 
 
-def ranks(args: LaunchArguments) -> int | None:
+def processes(args: LaunchArguments) -> int | None:
     """Processes that torchrun, deepspeed or accelerate starts; None where the command does not say."""
     each, nodes = args.count("nproc-per-node", "num-gpus"), args.count("nnodes", "num-nodes")
     named = str(args.pop("include", default="")) if not each else ""
@@ -66,7 +66,7 @@ def optimizer(launch: Launch, written: object) -> None:
         launch.unmodelled.append(f"optimizer {name}: taken at 12 bytes a parameter (--optimizer-bytes)")
 
 
-def on(value: object) -> bool:
+def is_on(value: object) -> bool:
     """Whether a switch is on, with or without a value."""
     return str(value).lower() in ("true", "1", "yes")
 
@@ -76,7 +76,7 @@ def local_batch(launch: Launch, micro: int, steps: int = 1) -> None:
     launch.options["micro-batch"], launch.per_replica = micro, micro * steps
 
 
-def described(args: LaunchArguments, launch: Launch, sizes: Mapping[str, str]) -> None:
+def set_model_sizes(args: LaunchArguments, launch: Launch, sizes: Mapping[str, str]) -> None:
     """Set the sizes of a model that the launch describes; `sizes` are the keys of each."""
     launch.shape |= {key: size for key, names in sizes.items() if (size := args.whole(launch, *names.split()))}
     launch.unresolved({name: "model" for names in sizes.values() for name in names.split()})

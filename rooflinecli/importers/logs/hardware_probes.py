@@ -45,7 +45,7 @@ _MEASURE = "roofline-measure/1"
 def _nccl(source: Source, tool: str) -> list[MeasuredRow]:
     """nccl-tests and rccl-tests: microseconds out of place. The line that names the program may follow its table."""
     found: list[MeasuredRow] = []
-    name, ranks, inside, devices, first, width = None, dict[str, tuple[str, ...]](), False, 0, 0, 0
+    name, ranks, in_table, devices, first, width = None, dict[str, tuple[str, ...]](), False, 0, 0, 0
     for line, text in enumerate(source.lines, start=1):
         if match := _NCCL_NAME.search(text):
             name = NCCL_OPS.get(match[1], match[1])
@@ -60,23 +60,23 @@ def _nccl(source: Source, tool: str) -> list[MeasuredRow]:
         if _NCCL_HEAD.match(text):
             columns = text.split()
             width = len(columns) - columns.index("time") if "time" in columns else 8
-            inside, first = True, len(found)
-        elif inside and "Avg bus bandwidth" in text:
-            inside, ranks = False, {}
+            in_table, first = True, len(found)
+        elif in_table and "Avg bus bandwidth" in text:
+            in_table, ranks = False, {}
             if table := found[first:]:  # bandwidths of small sizes have two digits
                 op = name or max(table, key=lambda row: row.probe["bytes"]).probe["op"]
                 found[first:] = [_nccl_named(row, op) for row in table]
-        elif inside and (row := _nccl_row(source.at(line), tool, text, width, ranks, devices)):
+        elif in_table and (row := _nccl_row(source.at(line), tool, text, width, ranks, devices)):
             found.append(row)
-    if inside:
+    if in_table:
         why = f"{source.at(len(source.lines))}: the table ends before '# Avg bus bandwidth'; was the file cut short?"
         raise DataError(why)
     return found
 
 
 def _nccl_named(row: MeasuredRow, op: str | None) -> MeasuredRow:
-    apart = "" if op is None or op in NCCL_OPS.values() else f"{row.tool}: no estimate has a {op} by itself"
-    return replace(row, probe={**row.probe, "op": op}, unread=apart)
+    unread = "" if op is None or op in NCCL_OPS.values() else f"{row.tool}: no estimate has a {op} by itself"
+    return replace(row, probe={**row.probe, "op": op}, unread=unread)
 
 
 def _nccl_row(

@@ -71,7 +71,7 @@ def close(loop: ModelComparison) -> ModelReport:
             "phase": phase,
             "predicted_s": expected.time,
             "measured_s": s.median,
-            "low_s": s.low,
+            "low_s": s.p10,
             "mad_s": s.mad,
             "runs": s.n,
             "floor_s": expected.floor,

@@ -16,7 +16,7 @@ from rooflinecli.questions.estimate.answer import warn_of_idle
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.multi_chip import Options, unpriced, usd_per_device_hour
 from rooflinecli.questions.multi_chip import each as each_chip
-from rooflinecli.questions.search.search_request import estimate_command, joined
+from rooflinecli.questions.search.search_request import estimate_command, merge_limits
 from rooflinecli.questions.sensitivity.answer_types import Tornado
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.options import OPTIONS
@@ -62,7 +62,7 @@ def compare(question: Compare) -> CompareAnswer:
     priced = each_chip(options, chips)
     own = {name: {"price": found["price"]} for name, found in priced.items() if "price" in found}
     options = {k: v for k, v in options.items() if k != "price"}
-    limits = joined({}, question.slo)
+    limits = merge_limits({}, question.slo)
     rank = _rank(options, chips[0]) if question.rank_by is None else question.rank_by
     asked = {"phase": ["train"] if phase_of(rank) == "train" and not limits else ["prefill", "decode"], **options}
     build_request.request({**asked, "hw": next(iter(specs))})  # what is wrong on every chip is wrong with the question
@@ -79,11 +79,11 @@ def compare(question: Compare) -> CompareAnswer:
             for name, found in results.items()
         ),
     )
-    entries = [_within(entry, limits) for entry in entries]
+    entries = [_apply_limits(entry, limits) for entry in entries]
     reasons = {entry.why for entry in entries}
     if len(reasons) == 1 and all(entry.result is None for entry in entries):  # the reason lies in the question
         raise UsageError(reasons.pop())
-    _known(entries, rank)
+    _require_rank(entries, rank)
     rows = _ranked([_row(entry, rank, specs[entry.name], bound) for entry in entries], rank)
     model = next((e.result.model.name for e in entries if e.result), str(options["model"]))
     found = CompareAnswer(
@@ -127,7 +127,7 @@ def _tornado(answer: CompareAnswer, asked: dict[str, Options]) -> Tornado | None
     return of_comparison(ranked, options, answer.rank, answer.bound) if len(ranked) > 1 else None
 
 
-def _within(entry: ChipResult, limits: dict[str, float]) -> ChipResult:
+def _apply_limits(entry: ChipResult, limits: dict[str, float]) -> ChipResult:
     """The entry, with a reason when the pessimistic bound of a latency exceeds its limit."""
     if entry.result is None or entry.why:
         return entry
@@ -161,17 +161,17 @@ def _entry(
     if not found:
         return ChipResult(name, None, why)
 
-    def badness(one: tuple[EstimateAnswer, int]) -> tuple[bool, float]:
+    def sort_key(one: tuple[EstimateAnswer, int]) -> tuple[bool, float]:
         value, less = _ends(one[0], rank) if rank else None, not higher_is_better(rank)
         known = value is not None and isinstance(value.expected, (int, float))
         return not one[0].feasible, (1 if less else -1) * float(value.at(bound, less)) if value and known else 0.0
 
-    best, count = min(found, key=badness)  # the first of equals
+    best, count = min(found, key=sort_key)  # the first of equals
     worst = max(best.violations, key=lambda v: v.needed or 0.0, default=None)
     return ChipResult(name, best, worst.message if worst else "", estimate_command({**options, "hw": name, "n": count}))
 
 
-def _known(entries: list[ChipResult], rank: str) -> None:
+def _require_rank(entries: list[ChipResult], rank: str) -> None:
     """Raises UsageError when no chip has the quantity to rank by."""
     errors = []
     for entry in entries:
@@ -216,15 +216,15 @@ def _ends(result: EstimateAnswer, quantity: str) -> IntervalBounds | None:
 def _ranked(rows: list[ComparedChip], rank: str) -> list[ComparedChip]:
     """Best first at the bound, marked where the interval overlaps the one above; what cannot run comes last, unranked."""
     sign = -1 if higher_is_better(rank) else 1
-    able = [r for r in rows if r.feasible and isinstance(r.value, (int, float))]
-    able.sort(key=lambda r: sign * (r.value_at_bound or 0.0))
-    for place, row in enumerate(able, 1):
-        best, above = able[0], able[place - 2] if place > 1 else None
+    ranked = [r for r in rows if r.feasible and isinstance(r.value, (int, float))]
+    ranked.sort(key=lambda r: sign * (r.value_at_bound or 0.0))
+    for place, row in enumerate(ranked, 1):
+        best, above = ranked[0], ranked[place - 2] if place > 1 else None
         row.rank = place
         row.relative = row.value_at_bound / best.value_at_bound if row.value_at_bound and best.value_at_bound else None
         spans = [one.interval for one in (above, row) if one is not None and one.interval is not None]
         row.overlaps_previous = len(spans) == 2 and max(s[0] for s in spans) <= min(s[1] for s in spans)
-    return [*able, *(row for row in rows if row not in able)]
+    return [*ranked, *(row for row in rows if row not in ranked)]
 
 
 Counts = dict[str, list[int] | str]

@@ -16,7 +16,7 @@ from rooflinecli.questions import multi_chip
 from rooflinecli.questions.check.cases import CLOSED, Bound, Name, Option, Prose, Scalar, aliased, as_options
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search import search_request
-from rooflinecli.questions.search.search_request import joined
+from rooflinecli.questions.search.search_request import merge_limits
 from rooflinecli.specs.document import Document
 from rooflinecli.specs.engine import DEFAULT, load_engine
 from rooflinecli.specs.hardware import load_hardware
@@ -241,7 +241,7 @@ def _service(name: str, spec: ServiceSpec, file: FleetFile, document: Document) 
         qps = build_request.value(OPTIONS["qps"], spec.qps)
         if qps <= 0:
             raise UsageError("qps: must be above zero; remove models without traffic", "qps")
-        limits = joined({}, spec.slo)
+        limits = merge_limits({}, spec.slo)
         chip = file.fleet[groups[0]].hw or groups[0]  # what is wrong whatever the chip is no traffic that does not fit
         question = search_request.serving_question(
             {**_written(options), "hw": chip}, "throughput", list(spec.where), {}

@@ -24,7 +24,7 @@ from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.goodput.question import MTBF, TrainingGoodput, elapsed_interval
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.plan.question import Plan, PlannedChip, RunOffer, TrainingChip
-from rooflinecli.questions.search.search_request import Limits, estimate_command, joined, question
+from rooflinecli.questions.search.search_request import Limits, estimate_command, merge_limits, question
 from rooflinecli.questions.search.training import FastestLayout, fastest_layout
 from rooflinecli.specs import parse_values, prices
 from rooflinecli.specs.hardware import HardwareSpec
@@ -96,7 +96,7 @@ def target(asked: Plan) -> PlanTarget:
     if not serving and budget is not None and len(lacking) == len(each):
         raise UsageError(f"--budget {asked.budget}: {multi_chip.remedy(lacking)}", "budget")
     most = int(build_request.value(OPTIONS["n"], options["n"])) if options.get("n") is not None else None
-    limits = joined({}, asked.slo) if serving else {}
+    limits = merge_limits({}, asked.slo) if serving else {}
     return PlanTarget(asked, each, budget, most, bound, asked.qps if serving else None, limits)
 
 

@@ -32,7 +32,7 @@ from rooflinecli.questions.search.search_request import (
     LIMITS,
     Limits,
     estimate_command,
-    joined,
+    merge_limits,
     objective,
     question,
     serving_question,
@@ -57,7 +57,7 @@ def answer(asked: Search, progress: Progress | None = None, workers: Workers | N
     """
     options = asked.options()
     given = {"ttft": asked.ttft, "itl": asked.itl, "qps": asked.qps}
-    limits = joined({name: value for name, value in given.items() if value is not None}, asked.slo)
+    limits = merge_limits({name: value for name, value in given.items() if value is not None}, asked.slo)
     chips, where, idle = multi_chip.each(options), list(asked.where), list[dict[str, str]]()
 
     def note(request: Request) -> None:

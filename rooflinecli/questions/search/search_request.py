@@ -73,7 +73,7 @@ LIMITS = ("ttft", "itl")
 Limits = dict[str, float]  # ttft and itl in s, qps; those that there are
 
 
-def joined(given: Limits, slo: str | None) -> Limits:
+def merge_limits(given: Limits, slo: str | None) -> Limits:
     """The limits of `--ttft` and `--itl` with those of `--slo`, in seconds.
 
     Raises UsageError for a limit given twice, one that only a simulation knows, and a fraction of requests.
@@ -124,8 +124,8 @@ class TrainingSearchQuestion(SearchQuestion):
     @property
     def pinned(self) -> Request:
         """The request with the recomputation that the search may not choose: options are held to agree with it."""
-        said = self.open.get("recompute", ())
-        return replace(self.request, recompute=str(said[0])) if len(said) == 1 else self.request
+        given = self.open.get("recompute", ())
+        return replace(self.request, recompute=str(given[0])) if len(given) == 1 else self.request
 
 
 def question(
@@ -161,7 +161,7 @@ def estimate_command(options: Options, layout: str = "", phases: tuple[str, ...]
 
 
 # parts of a layout that an instance does not have; serving splits activations outside TP too
-_TRAINING = {"dp", "cp", *(o.name for o in OPTIONS.values() if o.panel == LAYOUT and o.phase == "train")} - {
+_TRAINING_ONLY = {"dp", "cp", *(o.name for o in OPTIONS.values() if o.panel == LAYOUT and o.phase == "train")} - {
     "sequence-parallel"
 }
 
@@ -193,7 +193,7 @@ def serving_question(options: Options, goal: str | None, where: list[str], limit
         {k: v for k, v in options.items() if k != "phase"}, "`roofline search --help` lists them"
     )
     fixed: OpenValues = {k: axis(OPTIONS[k], given.pop(k)).values for k in ("tp", "pp", "ep") if k in given}
-    wrong = min((name for name in given if name in _TRAINING), default="")
+    wrong = min((name for name in given if name in _TRAINING_ONLY), default="")
     if wrong:
         raise UsageError(
             f"--{wrong} belongs to training; a serving search takes --tp, --pp, --ep, --batch and -n", wrong
@@ -204,8 +204,8 @@ def serving_question(options: Options, goal: str | None, where: list[str], limit
         raise UsageError("--batch: serving batches are in sequences, not tokens", "batch")
     request = build_request.request({**given, "phase": "prefill,decode"})
     qps = limits.get("qps")
-    plain = "throughput" if request.price is None and hourly(request.hardware) is None else "cost"
-    names = goal or (f"devices,{plain}" if qps is not None else plain)
+    default_goal = "throughput" if request.price is None and hourly(request.hardware) is None else "cost"
+    names = goal or (f"devices,{default_goal}" if qps is not None else default_goal)
     ends, found = (limits.get(name) for name in LIMITS), _objectives(names, "decode")
     conditions = [condition(t) for t in (*where, *(f"serve.{n}_s <= {limits[n]!r} s" for n in LIMITS if n in limits))]
     return ServingSearchQuestion(request, found, tuple(conditions), fixed, batches.values, devices, qps, *ends)

@@ -59,7 +59,7 @@ class Chart:
         self.x = Scale(x[0], x[1], self.left, self.right, x[2])
         self.y = Scale(y[0], y[1], self.bottom, self.top, y[2])
         self.parts: list[EscapedHtml] = []
-        self.taken: list[tuple[float, float, float, float]] = []
+        self.occupied: list[tuple[float, float, float, float]] = []
 
     def axes(self, x_title: str, y_title: str, x_text: Callable[[float], str], y_text: Callable[[float], str]) -> None:
         """Grid lines, tick labels, titles."""
@@ -86,7 +86,7 @@ class Chart:
         for (a, b), (c, d) in pairwise(drawn):
             steps = max(int(max(abs(c - a), abs(d - b)) / 5), 1)
             centres = [(a + (c - a) * i / steps, b + (d - b) * i / steps) for i in range(steps + 1)]
-            self.taken += [(x - 1, y - 1, x + 1, y + 1) for x, y in centres]
+            self.occupied += [(x - 1, y - 1, x + 1, y + 1) for x, y in centres]
         self.put("polyline", points=" ".join(f"{a:.1f},{b:.1f}" for a, b in drawn), class_=class_)
 
     def area(self, points: list[tuple[float, float]], class_: str) -> None:
@@ -96,7 +96,7 @@ class Chart:
         """A point with a title that shows on hover: round, or a diamond."""
         a, b = round(self.x(x), 1), round(self.y(y), 1)
         inside = tag("title", words)
-        self.taken.append((a - size, b - size, a + size, b + size))
+        self.occupied.append((a - size, b - size, a + size, b + size))
         if shape == "round":
             self.put("circle", inside, cx=a, cy=b, r=round(size, 1), class_=class_, **data)
         else:
@@ -117,8 +117,8 @@ class Chart:
             start = at - {"start": 0.0, "end": wide, "middle": wide / 2}[anchor]
             box = (start, baseline - 10, start + wide, baseline + 3)
             inside = box[0] >= self.left and box[2] <= self.right and box[1] >= self.top and box[3] <= self.bottom
-            if inside and not any(_overlap(box, other) for other in self.taken):
-                self.taken.append(box)
+            if inside and not any(_overlap(box, other) for other in self.occupied):
+                self.occupied.append(box)
                 self.text(at, baseline, words, class_, anchor)
                 return True
         return False
@@ -131,10 +131,10 @@ class Chart:
         free = [
             (end, at)
             for end, at in places
-            if not any(_overlap((end - wide, at - 9, end, at + 2), other) for other in self.taken)
+            if not any(_overlap((end - wide, at - 9, end, at + 2), other) for other in self.occupied)
         ]
         end, at = (free or places)[0]
-        self.taken.append((end - wide, at - 10, end, at + 3))
+        self.occupied.append((end - wide, at - 10, end, at + 3))
         self.text(end, at, words, class_, "end")
 
     def svg(self, title: str, description: str, ident: str) -> EscapedHtml:
@@ -191,21 +191,21 @@ def roofline(figures: EmbeddedFigures) -> EscapedHtml:
 
 
 def _roofline(kind: str, roofs: Json, points: list[tuple[str, int, Json]]) -> Chart:
-    wide, peaks = roofs["bandwidth_bytes_per_s"], roofs["peak_flops_per_s"]
-    ridges = [peak / wide for peak in peaks.values()]
+    bandwidth, peaks = roofs["bandwidth_bytes_per_s"], roofs["peak_flops_per_s"]
+    ridges = [peak / bandwidth for peak in peaks.values()]
     xs = [*ridges, *(row["intensity_flops_per_byte"] for _, _, row in points)]
     ys = [row["achieved_flops_per_s"] for _, _, row in points]
     low, high = min(xs) / 2, max(xs) * 2.5
-    chart = Chart(kind, (low, high, True), (min(min(ys), low * wide) / 1.5, max(peaks.values()) * 2.2, True))
+    chart = Chart(kind, (low, high, True), (min(min(ys), low * bandwidth) / 1.5, max(peaks.values()) * 2.2, True))
     chart.axes(
         "FLOP per byte", "FLOP/s of one device", lambda v: f"{v:g}" if v < 1e4 else count(v), lambda v: si(v, "")
     )
     for peak in peaks.values():
-        chart.line([(low, low * wide), (peak / wide, peak), (high, peak)], "roof")
-        ridge = round(chart.x(peak / wide), 1)
+        chart.line([(low, low * bandwidth), (peak / bandwidth, peak), (high, peak)], "roof")
+        ridge = round(chart.x(peak / bandwidth), 1)
         chart.put("line", x1=ridge, x2=ridge, y1=chart.bottom, y2=round(chart.y(peak), 1), class_="ridge")
-        chart.label(peak / wide, chart.y.low * 1.6, 6, f"ridge {peak / wide:.0f}", "roofname")
-    _slope(chart, low, wide)
+        chart.label(peak / bandwidth, chart.y.low * 1.6, 6, f"ridge {peak / bandwidth:.0f}", "roofname")
+    _slope(chart, low, bandwidth)
     for phase, i, row in sorted(points, key=lambda p: -p[2]["share"]):
         words = (
             f"{phase}: {row['name']} {row['shape']}; {row['intensity_flops_per_byte']:.4g} FLOP/B, "
@@ -221,7 +221,7 @@ def _roofline(kind: str, roofs: Json, points: list[tuple[str, int, Json]]) -> Ch
             data_path=f"operations.{phase}.{i}",
         )
     for dtype, peak in peaks.items():
-        chart.name_line(chart.x(peak / wide), peak, f"{si(peak, 'FLOP/s')} {dtype}", "roofname")
+        chart.name_line(chart.x(peak / bandwidth), peak, f"{si(peak, 'FLOP/s')} {dtype}", "roofname")
     for phase, _, row in sorted(points, key=lambda p: -p[2]["share"]):
         if row["share"] >= LABELLED:
             chart.label(
@@ -234,13 +234,13 @@ def _roofline(kind: str, roofs: Json, points: list[tuple[str, int, Json]]) -> Ch
     return chart
 
 
-def _slope(chart: Chart, low: float, wide: float) -> None:
+def _slope(chart: Chart, low: float, bandwidth: float) -> None:
     """The bandwidth's name, along its roof."""
     x = low * (2.2 if chart.kind == "wide" else 1.6)
-    a, b = chart.x(x), chart.y(x * wide)
-    turn = degrees(atan((chart.y(x * wide * 10) - b) / (chart.x(x * 10) - a)))
+    a, b = chart.x(x), chart.y(x * bandwidth)
+    turn = degrees(atan((chart.y(x * bandwidth * 10) - b) / (chart.x(x * 10) - a)))
     chart.put(
-        "text", si(wide, "B/s"), transform=f"translate({a:.1f} {b - 8:.1f}) rotate({turn:.1f})", class_="roofname"
+        "text", si(bandwidth, "B/s"), transform=f"translate({a:.1f} {b - 8:.1f}) rotate({turn:.1f})", class_="roofname"
     )
 
 
@@ -289,17 +289,17 @@ def picture(drawn: Picture, ident: str) -> EscapedHtml:
 
 def _plotted(kind: str, drawn: Picture, ident: str) -> Chart:
     points = [point for line in drawn.series.values() for point in line]
-    xs = [*(x for x, _ in points), *(peak / wide for peak, wide in drawn.roofs.values())]
+    xs = [*(x for x, _ in points), *(peak / bandwidth for peak, bandwidth in drawn.roofs.values())]
     ys = [*(y for _, y in points), *drawn.limits.values(), *(peak for peak, _ in drawn.roofs.values())]
-    ys += [min(xs) / 1.3 * wide for _, wide in drawn.roofs.values()]
+    ys += [min(xs) / 1.3 * bandwidth for _, bandwidth in drawn.roofs.values()]
     log_x, log_y = drawn.log, drawn.log or drawn.log_up
     across = (min(xs) / 1.3, max(xs) * 1.3, True) if log_x else _span(xs)
     chart = Chart(kind, across, (min(ys) / 1.3, max(ys) * 1.3, True) if log_y else _span(ys))
     chart.axes(drawn.x, drawn.y, lambda v: f"{v:g}", lambda v: f"{v:g}")
-    for name, (peak, wide) in drawn.roofs.items():
+    for name, (peak, bandwidth) in drawn.roofs.items():
         low, high = chart.x.low, chart.x.high
-        chart.line([(low, low * wide), (peak / wide, peak), (high, peak)], "roof")
-        chart.name_line(chart.x(peak / wide), peak, name, "roofname")
+        chart.line([(low, low * bandwidth), (peak / bandwidth, peak), (high, peak)], "roof")
+        chart.name_line(chart.x(peak / bandwidth), peak, name, "roofname")
     for name, y in drawn.limits.items():
         chart.line([(chart.x.low, y), (chart.x.high, y)], "floorline")
         chart.name_line(chart.left, y, name, "roofname")

@@ -14,7 +14,7 @@ from rooflinecli.questions.models.answer import LayerGroup, ModelList, ModelShee
 from rooflinecli.render.blocks import Column, Headline, Note, Page, Pairs, page, records
 from rooflinecli.render.numbers import NONE, text
 
-_FEW, _LONGEST = 4, 60  # items of a list that a page shows, and characters of one
+_MAX_ITEMS, _MAX_CHARACTERS = 4, 60  # items of a list that a page shows, and characters of one
 _COLUMNS = (
     Column("model", "name", text=True),
     Column("family", lambda m: m.family or "other", text=True, drop=1),
@@ -70,7 +70,7 @@ def _parts(m: ModelSheet) -> list[Row]:
     if cache["bytes_at_max_context"]:
         rows.append(("  of one full context", text(cache["bytes_at_max_context"], "bytes")))
     if m.quantization:
-        rows.append(("checkpoint", _said({k: v for k, v in m.quantization.items() if k != "widths"})))
+        rows.append(("checkpoint", _block_text({k: v for k, v in m.quantization.items() if k != "widths"})))
     if m.checkpoint:
         rows += _header(m.checkpoint, p.total)
     rows.append(("layer pattern", m.pattern))
@@ -107,35 +107,35 @@ def _groups(groups: list[LayerGroup]) -> list[str]:
     kinds = Counter[str]()
     for group in groups:
         attention, join = (
-            _said(group.attention or {"kind": "no attention"}),
+            _block_text(group.attention or {"kind": "no attention"}),
             " in parallel with " if group.parallel else "; ",
         )
-        said = f"{count(group.parameters_per_layer)}: {attention}{join}{_said(group.feedforward or {})}"
+        said = f"{count(group.parameters_per_layer)}: {attention}{join}{_block_text(group.feedforward or {})}"
         kinds[said] += group.layers
     return [f"{times} x {said}" for said, times in kinds.items()]
 
 
-def _said(block: Mapping[str, object]) -> str:
+def _block_text(block: Mapping[str, object]) -> str:
     """A block as words: 'gqa, n_heads 64, head_dim 128'; flags that are on by name alone."""
     words = [str(block["kind"])] if "kind" in block else []
     for key, value in block.items():
         if isinstance(value, dict):
-            words.append(f"{key}: {_said(value)}")
+            words.append(f"{key}: {_block_text(value)}")
         elif isinstance(value, list) and value:
-            words.append(f"{key} {_few(value)}")
+            words.append(f"{key} {_shortened(value)}")
         elif key != "kind" and value not in (None, False, "", []):
             words.append(key if value is True else f"{key} {value}")
     return ", ".join(words)
 
 
-def _few(items: Sequence[object]) -> str:
+def _shortened(items: Sequence[object]) -> str:
     """A list as far as a line of a page bears it: a quantized checkpoint names hundreds of modules. JSON has all of them."""
-    words = [_said(x) if isinstance(x, dict) else str(x) for x in items[:_FEW]]
+    words = [_block_text(x) if isinstance(x, dict) else str(x) for x in items[:_MAX_ITEMS]]
     said = [
-        x if len(x) <= _LONGEST or isinstance(item, dict) else f"{x[:_LONGEST]}..."
+        x if len(x) <= _MAX_CHARACTERS or isinstance(item, dict) else f"{x[:_MAX_CHARACTERS]}..."
         for x, item in zip(words, items, strict=False)
     ]
-    more = [f"and {len(items) - _FEW:,} more"] if len(items) > _FEW else []
+    more = [f"and {len(items) - _MAX_ITEMS:,} more"] if len(items) > _MAX_ITEMS else []
     return f"[{', '.join([*said, *more])}]"
 
 

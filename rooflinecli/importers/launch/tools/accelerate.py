@@ -65,7 +65,7 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
     """A launch without model or load: how many processes, what is sharded, in which format; and the script's own where it has a command."""
     if isinstance(tree, list):
         words = LaunchArguments.of_words(tree, training_common.SWITCHES, many=())
-        launch.devices = training_common.ranks(words) or launch.devices
+        launch.devices = training_common.processes(words) or launch.devices
         read(flagged(words, config or {}), launch)
         trainers.fill(launch, words, "trainer")
         launch.notes.append("of the training script's own arguments, those of Hugging Face's Trainer are read")

@@ -33,7 +33,7 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
     """Read a config as training options; `auto` is set by the launcher, and a list of stages is not supported."""
     if isinstance(tree, list):
         words = LaunchArguments.of_words(tree, training_common.SWITCHES, many=())
-        launch.devices = training_common.ranks(words) or launch.devices
+        launch.devices = training_common.processes(words) or launch.devices
         stage = words.pop("zero-stage")
         sizes = {key: words.pop(key) for key in ("model-parallel-size", "pipe-parallel-size") if words.has(key)}
         read({**(config or {_STAGE: stage}), **sizes}, launch)
@@ -62,7 +62,7 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
     on = [name for name, key in variants.items() if str(args.pop(f"zero_optimization.{key}")).lower() not in _OFF]
     launch.framework = "+".join(["deepspeed", *on])
     training_common.optimizer(launch, args.pop("optimizer.type"))
-    training_common.described(args, launch, FLAGS.sizes)
+    training_common.set_model_sizes(args, launch, FLAGS.sizes)
     args.put(launch, "seq", "seq-length")
     rules.apply(FLAGS.rules, args, launch)
     launch.unmodelled += args.left(FLAGS)

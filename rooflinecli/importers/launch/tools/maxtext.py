@@ -66,7 +66,7 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
         keys = [f"{net}_{name}_parallelism" for net in ("ici", "dcn") for name in _AXES[axis]]
         key = next((key for key in keys if str(tree.get(key)) == "-1"), keys[0])
         launch.refuse(axis, f"{key} -1 takes the devices that the other axes leave")
-    over_data = training_common.on(args.pop("shard_optimizer_over_data"))
+    over_data = training_common.is_on(args.pop("shard_optimizer_over_data"))
     launch.options["zero"] = 3 if fsdp != 1 else int(over_data)
     dp = int(launch.options.get("dp", 0))
     if fsdp == -1 and data and data > 1 and not dp:
@@ -77,7 +77,7 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
         launch.options["shard"] = fsdp * int(sizes["ep"] or 1)
     launch.unresolved({f"{net}_{n}_parallelism": a for net in ("ici", "dcn") for a, ns in _AXES.items() for n in ns})
     args.pop("model_name")
-    training_common.described(args, launch, FLAGS.sizes)
+    training_common.set_model_sizes(args, launch, FLAGS.sizes)
     launch.shape = {"gated": True, "vocab": 32000} | launch.shape if launch.shape else {}
     name = str(tree.get("model_name") or "").removesuffix("-2dfsdp")  # the same sizes under other sharding rules
     launch.put("model", None if name == "default" else formats()["maxtext"].get(name, name), "model_name")

@@ -108,7 +108,7 @@ def read(words: list[str], launch: Launch) -> None:
 
 def settings(args: LaunchArguments, launch: Launch, gated: bool) -> None:
     """What scripts of Megatron and configs of NeMo say under the same names: the model's sizes, the batch, what is sharded and overlapped."""
-    training_common.described(args, launch, FLAGS.sizes)
+    training_common.set_model_sizes(args, launch, FLAGS.sizes)
     if launch.shape:
         experts = {} if "experts" in launch.shape else {"experts": 0, "top_k": 0}
         launch.shape = launch.shape | experts | {"gated": gated}
@@ -134,7 +134,7 @@ def settings(args: LaunchArguments, launch: Launch, gated: bool) -> None:
 
 def _states(args: LaunchArguments, launch: Launch) -> None:
     """Bytes of the states of use_precision_aware_optimizer, which have formats of their own."""
-    if not training_common.on(args.pop("use-precision-aware-optimizer")):
+    if not training_common.is_on(args.pop("use-precision-aware-optimizer")):
         return
     gradients, *states = (
         int(formats()["states"].get(str(args.pop(f"{what}-dtype", default="fp32")).removeprefix("torch."), 4))

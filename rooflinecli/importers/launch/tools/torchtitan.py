@@ -36,7 +36,7 @@ def starts(words: list[str]) -> list[str] | None:
 def _registered(words: list[str], launch: Launch) -> Options:
     """The job that a function of the registry returns, under the keys of the command."""
     args = LaunchArguments.of_words(words, many=())
-    launch.devices = training_common.ranks(args) or launch.devices
+    launch.devices = training_common.processes(args) or launch.devices
     name = re.sub(r"^graph_trainer_", "", str(args.pop("config")))
     kind = max((key for key in table("torchtitan_configs.yaml") if name.startswith(key)), key=len, default="")
     job: Options = {}

@@ -64,7 +64,7 @@ def read(given: Tree | list[str], launch: Launch, config: Tree | None = None) ->
         args.given |= {key: [yaml.safe_load(value) if value.isalnum() else value] for key, _, value in pairs}
         args.positional = [w for w in args.positional if "=" not in w and w not in named.values()]
         args.given = LaunchArguments.of_tree(config or {}).given | {k: [v] for k, v in named.items()} | args.given
-        launch.devices = training_common.ranks(args) or launch.devices
+        launch.devices = training_common.processes(args) or launch.devices
     else:
         launch.tool = claims(given) or launch.tool
         args = LaunchArguments.of_tree(given)
@@ -87,7 +87,7 @@ def fill(launch: Launch, args: LaunchArguments, tool: str) -> None:
         dtype_names.checkpoint(named, args.pop(*known.read["model"]), args.written(*known.read["model"]))
         stored = named.options.pop("weight-dtype", None) or named.options.pop("dtype", None)
         launch.options |= named.options
-    training_common.described(args, launch, known.sizes)
+    training_common.set_model_sizes(args, launch, known.sizes)
     micro = args.whole(launch, *known.read.get("micro-batch", ()))
     steps = args.whole(launch, *known.read.get("steps", ())) or 1
     if micro:
