@@ -37,10 +37,11 @@ def _warn_of_unlike_contracts(chips: list[str]) -> None:
     chosen = {chip: price.offer for chip, spec in specs.items() if (price := choose(spec)) is not None}
     if len({offer.kind for offer in chosen.values()}) < 2:
         return
-    named = ", ".join(f"{chip} ${offer.usd:.2f}/h is {offer.kind}" for chip, offer in chosen.items())
+    of_kind = {kind: [c for c, offer in chosen.items() if offer.kind == kind] for kind in KINDS}
+    named = ", ".join(f"{' '.join(found)} {kind}" for kind, found in of_kind.items() if found)
     shared = set.intersection(*({offer.kind for offer in offers(specs[chip])} for chip in chosen))
     alike = next((f"--price {kind}" for kind in KINDS if kind in shared), "--price CHIP=USD")
-    build_request.warn(f"prices are of unlike contracts: {named}; {alike} compares one kind")
+    build_request.warn(f"prices are of unlike contracts ({named}); {alike} compares one kind")
 
 
 def prices(written: object, chips: list[str]) -> dict[str, str]:

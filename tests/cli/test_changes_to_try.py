@@ -47,6 +47,17 @@ def test_the_change_is_worth_it_and_reproduces(asked):
     assert 0.95 < found / change.time_s < 1.05  # the layout is chosen again, by the bound, within 5% of the best
 
 
+def test_a_larger_batch_is_proposed_where_bubbles_are_what_costs():
+    question = Estimate(model="llama-3-8b", hw="h100", n=64, pp=8, tp=8, batch=8, dtype="fp8", phase=["train"])
+    answer = question.answer()
+    (change,) = changes(question.all_options(), answer)
+    larger = question.replace(batch=16).answer().phases["train"].tokens_per_s
+    assert change.flags == "--batch 16" and change.saved_fraction < 0
+    assert change.rate_gain_fraction == pytest.approx(larger / answer.phases["train"].tokens_per_s - 1, rel=0.2)
+    shown = run_cli("estimate", *"llama-3-8b --hw h100 -n 64 --pp 8 --tp 8 --batch 8 --dtype fp8 --phase train".split())
+    assert "--batch 16: step" in shown.out and "(+" in shown.out
+
+
 def test_json_has_no_proposals():
     ran = run_cli("estimate", "llama-3-8b", "--hw", "h100", "--format", "json")
     assert "changes_to_try" not in ran.json
@@ -82,7 +93,14 @@ def test_other_verbs_say_what_limits_their_first_row_and_what_to_try(asked):
     words = shlex.split(" ".join(lines[start : stop + 1]).replace(" \\", ""))
     found = run_cli(*words[1:]).out.splitlines()
     shared = [line.split() for line in found if line.startswith(("prefill  ", "decode  ", "memory  ", "try "))]
-    assert shared and [line for line in map(str.split, lines) if line in shared] == shared
+    if asked[0] in ("plan", "search"):  # which have chosen among device counts
+        shared = [words for words in shared if words[0] != "try"]
+        assert not any(line.startswith("try ") and "-n " in line for line in lines)
+    assert (
+        any(line.startswith("try ") for line in lines)
+        and shared
+        and [line for line in map(str.split, lines) if line in shared] == shared
+    )
 
 
 @pytest.mark.slow

@@ -212,3 +212,7 @@ def test_an_empty_field_shows_the_value_in_use(browser, site):
     assert browser.run(
         "[document.getElementById('o-n').placeholder, document.querySelector('[data-for=\"o-batch\"]').value]"
     ) == ["1", "5"]
+    visit(browser, site + "rl?model=qwen3-0.6b&hw=h100&n=1", 1400)
+    assert browser.run(
+        "[document.getElementById('o-prompts').placeholder, document.getElementById('o-samples').placeholder]"
+    ) == ["512", "16"]

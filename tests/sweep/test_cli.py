@@ -121,6 +121,29 @@ def test_a_dtype_one_chip_lacks_leaves_its_points_infeasible() -> None:
 
 
 @pytest.mark.slow
+def test_a_sweep_that_chooses_layouts_shows_them_or_says_how() -> None:
+    asked = (
+        "sweep",
+        "llama-3.3-70b",
+        "--hw",
+        "h100",
+        "-n",
+        "16",
+        "--phase",
+        "train",
+        "--batch",
+        "256,512",
+        "--format",
+        "csv",
+    )
+    whole = roofline(*asked)
+    assert "layout.devices,layout.tp,layout.pp" in whole.stdout and "layout of each point" not in whole.stderr
+    assert "--columns 'layout.*' shows it" in roofline(*asked, "--columns", "train.time_s").stderr
+    assert not roofline(*asked, "--columns", "train.time_s,layout.pp").stderr
+    assert not roofline(*asked, "--columns", "train.time_s", "--tp", "8", "--pp", "2", "--dp", "1").stderr
+
+
+@pytest.mark.slow
 def test_columns_by_name_group_and_pattern() -> None:
     head = (
         roofline("sweep", *ARGS, "--format", "csv", "--columns", "decode.time_s,decode.memory,cost.*,plan.devices")

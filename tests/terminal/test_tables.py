@@ -9,12 +9,13 @@ import struct
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rooflinecli.render.blocks import Column, Table
+from rooflinecli.render.blocks import Column, Headline, Table, page
 from rooflinecli.render.formats import terminal
 from rooflinecli.render.formats.terminal import columns
 
@@ -82,7 +83,8 @@ def test_a_long_list_says_what_it_lacks_and_wide_shows_every_column(cli, monkeyp
     "command", [c for c in COMMANDS if c[0] in ("sweep", "search", "compare", "collective")], ids=" ".join
 )
 def test_a_narrow_answer_has_every_word_of_the_wide_one(cli, monkeypatch, command: tuple[str, ...], width: int) -> None:
-    wide, narrow = at(80, cli, monkeypatch, *command, "--wide"), at(width, cli, monkeypatch, *command)
+    whole = [] if command[0] == "sweep" else ["--details"]
+    wide, narrow = at(80, cli, monkeypatch, *command, "--wide"), at(width, cli, monkeypatch, *command, *whole)
     assert "not shown" not in " ".join(narrow) and "…" not in "".join(narrow)
     figures = re.compile(r"[\d.,]*\d")
     assert set(figures.findall(" ".join(wide))) <= set(figures.findall(" ".join(narrow)))
@@ -97,6 +99,17 @@ def test_a_table_folds_under_the_columns_that_tell_its_rows_apart() -> None:
     marked[2][0] = "*"
     assert lines_of(marked, 20, text=(1,))[3] == "   layout    memory"
     assert lines_of([["name", "bandwidth of the link"], ["x", "1.00 TB/s"]], 20) == ["x", "bandwidth   1.00", "of the      TB/s", "link"]  # fmt: skip
+
+
+def test_a_first_screen_leaves_columns_that_may_go_to_the_details() -> None:
+    columns = [Column("", text=True), Column("layout" * 8), Column("step"), Column("memory" * 5, drop=1)]
+    first = page([Headline("x")], [Table(columns, [["1", "tp8", "65.3 s", "76.0 GB"]])], about="more")
+    assert terminal.draw(first, 80).splitlines()[-1] == f"--details shows {'memory' * 5}"
+    assert "76.0 GB" not in terminal.draw(first, 80) and "65.3 s" in terminal.draw(first, 80)
+    assert "76.0 GB" in terminal.draw(first, 80, details=True) and "76.0 GB" in terminal.draw(first, 60)
+    assert terminal.draw(first, 100).splitlines()[-1].split() == ["1", "tp8", "65.3", "s", "76.0", "GB"]
+    essential = replace(first.groups[1][0], columns=[replace(c, drop=0) for c in columns])
+    assert "76.0 GB" in terminal.draw(replace(first, groups=[[essential]]), 80)
 
 
 def test_a_pipe_has_a_width_that_nothing_changes(cli, monkeypatch) -> None:
@@ -157,6 +170,7 @@ def test_a_terminal_with_styles_shows_the_same_cells(monkeypatch: pytest.MonkeyP
     assert [line.rstrip() for line in drawn] == plain
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(words, words), max_size=5), st.integers(20, 200))
 def test_any_pairs_in_any_width(rows: list[tuple[str, str]], width: int) -> None:
     assert all(terminal.cells(line) <= width for line in terminal.pairs(rows, width))

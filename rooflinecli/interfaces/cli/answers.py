@@ -72,6 +72,11 @@ def _plan(question: Any, how: Any) -> Any:
         return question.answer(lambda _: bar.add(1), how.workers(question))
 
 
+def _rl(question: Any, how: Any) -> Any:
+    with Progress(unit="layouts") as bar:
+        return question.answer(bar.advance)
+
+
 def _compare(question: Any, how: Any) -> Any:
     """The comparison, or measured rows next to the estimate on one chip."""
     return verbs.compared(_without_sensitivity(question, how))
@@ -114,7 +119,7 @@ class Verb:
     """The view of an answer in render/views, the list that CSV has as rows, how the answer goes out and how it is made.
 
     help: of a verb with sub-commands, one for each of the module's QUESTIONS; former: their names of earlier releases;
-    best: the command of the first row, whose limits and changes to try the view shows.
+    best: the command of the first row, whose limits and changes to try the view shows; search and plan have chosen its devices.
     """
 
     view: str
@@ -131,7 +136,7 @@ class Verb:
             return {}
         from rooflinecli.questions.estimate.changes_to_try import of_command
 
-        return {"estimate": of_command(self.best(answer))}
+        return {"estimate": of_command(self.best(answer), self.view not in ("search", "plan"))}
 
 
 VERBS = {
@@ -149,7 +154,7 @@ VERBS = {
     ),
     "fit": Verb("calculators.fit", "files", Delivery, best=lambda a: a.command or ""),
     "ops": Verb("ops", "rows", plotted(Delivery)),
-    "rl": Verb("rl", "parts", Launched),
+    "rl": Verb("rl", "parts", Launched, _rl),
     "profile": Verb("profile", "kernels", Top, _profile),
     "collective": Verb("calculators.collective"),
     "goodput": Verb("calculators.goodput"),
@@ -212,6 +217,8 @@ def _run(verb: Verb) -> Callable[[Any, Any], int]:
         show(answer, view, how, table=table, **shown)
         if verb.view == "plan" and len(answer.rows) < (asked := ",".join(question.hw).count(",") + 1):  # type: ignore[attr-defined]
             print(f"interrupted: {len(answer.rows)} of {asked} chips were planned", file=sys.stderr)
+            return INTERRUPTED
+        if verb.view == "rl" and answer.notes[:1] and answer.notes[0].startswith("interrupted"):
             return INTERRUPTED
         problem = question.infeasible(answer)
         if problem:

@@ -54,7 +54,8 @@ def run(question: Estimate, how: EstimateDelivery) -> int:
             return 0 if how.partial and result.feasible else 1
     else:
         from rooflinecli.render.answer import render
-        from rooflinecli.render.views.estimate import SCREEN, view
+        from rooflinecli.render.formats.terminal import SCREEN
+        from rooflinecli.render.views.estimate import view
 
         if how.format in ("table", "markdown"):
             from rooflinecli.questions.estimate.changes_to_try import changes

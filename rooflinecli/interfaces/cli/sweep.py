@@ -83,6 +83,8 @@ def run(question: Sweep, how: SweepDelivery) -> int:
     if plot and how.plot:
         draw(plot.picture, str(how.plot))
     given = {a.name for a in (*space.structure, *space.sizes)}
+    if space.chooses and not ({"tp", "pp"} <= given or any(name.startswith("layout.") for name in study.shown.names)):
+        warn("the layout of each point is chosen, as `estimate` does; --columns 'layout.*' shows it")
     if not feasible and not space.chooses and not {"tp", "pp", "cp", "ep", "zero"} & given:
         warn(
             f"a sweep of more than {MOST_CHOSEN} points takes sizes of the layout left out as 1; give --tp, --pp or --zero, such as `roofline estimate` chooses"

@@ -147,7 +147,7 @@ def part(options: Options, question: type[Question[Any]] = Estimate) -> EscapedH
 
 def _in_use(found: Any) -> EscapedHtml:
     """Values of the fields that were left empty, for the page to show in them."""
-    parts = [plain(getattr(found, name, None)) or {} for name in ("workload", "layout")]
+    parts = [plain(getattr(found, name, None)) or {} for name in ("workload", "load", "layout")]
     said = {key.replace("_", "-"): value for one in parts for key, value in one.items() if value is not None}
     said |= {"n": said["devices"]} if "devices" in said else {}
     words = {

@@ -134,7 +134,8 @@ class Explanation(Record):
 
 
 class TriedChange(Record):
-    """A change of the question and what the expected time of a phase becomes with it; fractions of today's time and rate."""
+    """A change of the question and what the expected time of a phase becomes with it; fractions of today's time and rate. A larger batch
+    saves none of its step's time (a negative fraction)."""
 
     phase: str
     flags: str

@@ -8,7 +8,7 @@ from dataclasses import replace
 from rooflinecli.core.errors import RooflineError
 from rooflinecli.engine import build_request
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.phase_answer import LayoutAnswer
+from rooflinecli.engine.phase_answer import LayoutAnswer, PhaseAnswer
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer, TriedChange
 from rooflinecli.specs.flag_text import estimate_options
@@ -18,28 +18,30 @@ from rooflinecli.specs.request import Request
 WORTH = 0.03  # of the time: a smaller gain is none
 
 
-def changes(options: Mapping[str, object], answer: EstimateAnswer) -> list[TriedChange]:
-    """The change that shortens each kind of work most, of those that fit; nothing for work that does not fit itself."""
+def changes(options: Mapping[str, object], answer: EstimateAnswer, more_devices: bool = True) -> list[TriedChange]:
+    """The change that gains most in each kind of work, of those that fit; nothing for work that does not fit itself."""
     given = build_request.named(dict(options))
     request = build_request.request(given)
-    found = [_best(given, request, answer, kind) for kind in ("serve", "train")]
+    found = [_best(given, request, answer, kind, more_devices) for kind in ("serve", "train")]
     return [change for change in found if change is not None]
 
 
-def of_command(command: str) -> EstimateAnswer | None:
+def of_command(command: str, more_devices: bool) -> EstimateAnswer | None:
     """The estimate that a command of another answer prints, with the changes; None for a command that is no estimate."""
     words = command.removeprefix("roofline estimate ")
-    return None if words == command else answered(estimate_options("command", words))
+    return None if words == command else answered(estimate_options("command", words), more_devices)
 
 
-def answered(options: Mapping[str, object]) -> EstimateAnswer:
-    """The estimate of options, with the changes."""
+def answered(options: Mapping[str, object], more_devices: bool = True) -> EstimateAnswer:
+    """The estimate of options, with the changes; without `more_devices` for an answer that has chosen among their counts."""
     found = estimate(build_request.request(dict(options)))
-    found.changes_to_try = changes(options, found)
+    found.changes_to_try = changes(options, found, more_devices)
     return found
 
 
-def _best(given: dict[str, object], request: Request, answer: EstimateAnswer, kind: str) -> TriedChange | None:
+def _best(
+    given: dict[str, object], request: Request, answer: EstimateAnswer, kind: str, more_devices: bool
+) -> TriedChange | None:
     phases = [name for name in answer.phases if (name == "train") == (kind == "train")]
     if not phases or any(v.constraint.partition(".")[0] in phases for v in answer.violations):
         return None
@@ -47,6 +49,8 @@ def _best(given: dict[str, object], request: Request, answer: EstimateAnswer, ki
     now = answer.phases[name]
     again, tried = now.layout_of_phase.options(kind == "train"), []
     for change in _candidates(given, request, answer, kind, now.layout_of_phase):
+        if "n" in change and not more_devices:
+            continue
         fields = {OPTIONS[n].field: build_request.value(OPTIONS[n], v) for n, v in {**again, **change}.items()}
         try:
             other = estimate(replace(request, phases=tuple(phases), **fields))
@@ -56,26 +60,32 @@ def _best(given: dict[str, object], request: Request, answer: EstimateAnswer, ki
             tried.append((change, other.phases[name]))
     if not tried:
         return None
-    change, best = min(tried, key=lambda pair: pair[1].interval_s[1])
-    saved = 1 - best.time_s / now.time_s
-    if saved < WORTH:
+    change, best = min(tried, key=lambda pair: _at_bound(pair[1], kind))
+    saved, rate = 1 - best.time_s / now.time_s, best.tokens_per_s / now.tokens_per_s - 1
+    if (rate if kind == "train" else saved) < WORTH:
         return None
-    rate = best.tokens_per_s / now.tokens_per_s - 1
     flags = " ".join(OPTIONS[option].flag + ("" if value is True else f" {value}") for option, value in change.items())
     return TriedChange(phase=name, flags=flags, time_s=best.time_s, saved_fraction=saved, rate_gain_fraction=rate)
+
+
+def _at_bound(phase: PhaseAnswer, kind: str) -> float:
+    """Its time, in training for each token, whose number a change of the batch changes."""
+    return phase.interval_s[1] / (phase.tokens_per_s * phase.time_s if kind == "train" else 1.0)
 
 
 def _candidates(
     given: Mapping[str, object], request: Request, answer: EstimateAnswer, kind: str, layout: LayoutAnswer
 ) -> Iterator[dict[str, object]]:
-    """Narrower formats where none was asked for, an overlapped expert all-to-all, and in serving twice the tensor ranks, unless the
-    engine splits layers over its devices."""
+    """Narrower formats where none was asked for; in training an overlapped expert all-to-all and twice the batch, which has fewer
+    bubbles; in serving twice the tensor ranks, unless the engine splits layers over its devices."""
     peaks, work = request.hardware.peak, answer.workload
     if "fp8" in peaks and not {"dtype", "weight-dtype"} & set(given) and work.dtype in ("bf16", "fp16"):
         yield {"dtype": "fp8"}
     if kind == "train":
         if layout.ep > 1 and "ep-overlap" not in given:
             yield {"ep-overlap": True}
+        if set(answer.phases) == {"train"} and work.train_batch:
+            yield {"batch": 2 * round(work.train_batch)}
         return
     if "kv-dtype" not in given and work.kv_dtype in ("bf16", "fp16") and "decode" in answer.phases:
         yield {"kv-dtype": "fp8"}

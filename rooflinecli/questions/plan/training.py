@@ -452,13 +452,9 @@ class ChipPlan:
             )
         best = min(able, key=lambda t: t.at_bound(RUN, self.asked.bound))
         took = duration(best.at_bound(RUN, self.asked.bound))
-        hint = (
-            "a larger --batch allows more devices"
-            if self.asked.most is None and self.asked.plan.power is None
-            else "-n or --power limits the devices"
-        )
+        most = "--batch" if self.asked.most is None and self.asked.plan.power is None else "-n or --power"
         return self._none(
-            f"no device count meets the deadline; closest is {plural(best.devices, 'device')} with {took}, and {hint}",
+            f"no device count meets the deadline: {plural(best.devices, 'device')}, the fastest that {most} allows, takes {took}",
             best,
         )
 

@@ -249,8 +249,9 @@ def _memory(question: Rl, made: Rollout, update: Update, samples: list[Sample]) 
     return found, moved
 
 
-def answered(question: Rl) -> types.RlAnswer:
-    """The answer, with the layouts of a search where one was asked for. Raises UsageError, DataError and Infeasible."""
+def answered(question: Rl, done: Callable[[int, int], None]) -> types.RlAnswer:
+    """The answer, with the layouts of a search where one was asked for: `done` hears of how many out of how many. Raises UsageError, DataError
+    and Infeasible."""
     for path in filter(None, (question.log, question.calibrate)):
         question = with_lengths(question, step_of(path))
     candidates, constants = None, constants_of(question)
@@ -258,7 +259,8 @@ def answered(question: Rl) -> types.RlAnswer:
     if question.search:
         from rooflinecli.questions.rl.variants import search
 
-        question, candidates = search(question, constants)
+        question, candidates, stopped = search(question, constants, done)
+        notes += [stopped] if stopped else []
     elif not question.is_given(Rl.n):
         notes.append(f"-n is not given: {DEVICES} devices")
     log = question.logged()

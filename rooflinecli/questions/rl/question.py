@@ -8,6 +8,8 @@ from rooflinecli.questions.question import Question
 from rooflinecli.specs import options as o
 
 if TYPE_CHECKING:  # a help page needs none
+    from collections.abc import Callable
+
     from rooflinecli.importers.logs.rl import RlStep
     from rooflinecli.importers.source import Options
     from rooflinecli.questions.rl.answer_types import RlAnswer
@@ -125,13 +127,13 @@ class Rl(
             kept["ep"] = str(self.rollout_ep)
         return tuple(sorted({**kept, "n": f"{devices:g}", "tp": str(tp)}.items()))
 
-    def answer(self) -> RlAnswer:
+    def answer(self, done: Callable[[int, int], None] = lambda done, of: None) -> RlAnswer:
         from rooflinecli.engine import build_request, option_conflicts
         from rooflinecli.engine.context import EstimateContext
         from rooflinecli.questions.rl.answer import answered
 
         asked = self.launched()
-        found = answered(asked)
+        found = answered(asked, done)
         trainer = build_request.request(asked.trainer_options(found.trainer.devices))
         idle = option_conflicts.idle(EstimateContext(trainer), self.options(), {"train": found.trainer.layout})
         option_conflicts.warn_of_idle([idle])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 from rooflinecli.core.errors import Infeasible, UsageError
@@ -12,21 +13,29 @@ from rooflinecli.questions.rl.question import Rl
 TRAINER_TP, TRAINER_PP = (1, 2, 4, 8), (1, 2, 4, 8)  # tried where the fastest trainer does not fit next to the rollout
 
 
-def search(question: Rl, constants: Constants) -> tuple[Rl, list[LayoutCandidate]]:
-    """The question of the best layout, and every layout that fits, best first. What the question gives is kept.
+def search(
+    question: Rl, constants: Constants, done: Callable[[int, int], None]
+) -> tuple[Rl, list[LayoutCandidate], str]:
+    """The question of the best layout, every layout that fits, best first, and what an interruption left out. What the question gives is kept.
 
     Sides share all devices, or are split by eighths; a rollout engine is of each power of two that holds the model. The trainer's sizes
     are the fastest of an estimate, and where those do not fit with the rollout, the fastest that do. Raises Infeasible where nothing fits.
     """
     devices = int(question.n or DEVICES)
     found: dict[tuple[object, ...], tuple[Rl, LayoutCandidate]] = {}
-    reason = "no layout fits"
-    for asked in _layouts(question, devices):
+    reason, stopped, every = "no layout fits", "", _layouts(question, devices)
+    for i, asked in enumerate(every):
+        done(min(i, 1), len(every))
         try:
             asked, candidate = _fitting(asked, constants, devices)
         except (Infeasible, UsageError) as error:
             reason = str(error)
             continue
+        except KeyboardInterrupt:
+            if not found:
+                raise
+            stopped = f"interrupted: {i} of {len(every)} layouts were tried"
+            break
         if candidate is not None:
             key = (candidate.rollout_devices, candidate.rollout_tp, candidate.staleness)
             found.setdefault(key, (asked, candidate))
@@ -36,7 +45,7 @@ def search(question: Rl, constants: Constants) -> tuple[Rl, list[LayoutCandidate
     best = ranked[0][1]
     for _, candidate in ranked[1:]:
         candidate.tie = candidate.interval_s[0] <= best.time_s and candidate.time_s <= best.time_s * 1.05
-    return ranked[0][0], [candidate for _, candidate in ranked]
+    return ranked[0][0], [candidate for _, candidate in ranked], stopped
 
 
 def _layouts(question: Rl, devices: int) -> list[Rl]:

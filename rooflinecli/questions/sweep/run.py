@@ -227,6 +227,7 @@ def plan_of(request: Request, phase: str, sizes: dict[str, Number]) -> Layout:
 
 
 ALWAYS = ("feasible", "violation")  # columns of every sweep
+CHOSEN = ("devices", "tp", "pp")  # of the layout, where a sweep chooses it
 DEFAULT = ("time_s", "tokens_per_s", "mfu", "bottleneck", "memory.total_bytes")
 
 
@@ -374,7 +375,7 @@ def layout(space: Space, wanted: list[str] | None) -> SweepColumns:
         return SweepColumns(
             [a.name for a in space.structure if a.name in swept],
             [a.name for a in space.sizes if a.name in swept],
-            [*(["layout.devices"] if space.chooses and not wanted else []), *select(probe, wanted)],
+            [*(f"layout.{size}" for size in CHOSEN if space.chooses and not wanted), *select(probe, wanted)],
         )
     raise first or UsageError("nothing to sweep")
 

@@ -1,8 +1,9 @@
 """Tables, lists and sentences for a terminal: nothing wider than it is given, no figure broken.
 
 Headings are bold where a terminal shows styles; output that is piped, or written with NO_COLOR, is plain. A table
-that does not fit is folded into several under each other, or into labels and values where there is still less room. Lists of
-more rows than a screen has drop columns instead, in the order they state, and say which; `--wide` shows all.
+that does not fit is folded into several under each other, or into labels and values where there is still less room. On the first
+screen of an answer with details, columns that may go are left to them. Lists of more rows than a screen has drop columns
+instead, in the order they state, and say which; `--wide` shows all.
 """
 
 from __future__ import annotations
@@ -21,15 +22,27 @@ from rooflinecli.render.blocks import Block, Column, Command, Drawing, Headline,
 
 PIPE = 120  # columns of a pipe or a file, which have none of their own
 NARROWEST = 20
+SCREEN = 80  # columns that a first screen is laid out for
 WIDE = 10**6  # with --wide
 
 
 def draw(page: Page, width: int, details: bool = False) -> str:
     """The blocks of an answer for a terminal of `width` columns, on one screen or with the details."""
-    groups = [*page.groups, *(page.details if details else [])]
-    if page.details and not details:
-        groups[-1] = [*groups[-1], Note(f"--details shows {page.about}")]
+    groups, moved = [*page.groups, *(page.details if details else [])], list[str]()
+    if page.about and not details:
+        if width >= SCREEN:
+            groups = [[_lean(b, width, moved) if isinstance(b, Table) else b for b in group] for group in groups]
+        if said := [*([page.about] if page.details else []), *dict.fromkeys(moved)]:
+            groups[-1] = [*groups[-1], Note(f"--details shows {', '.join(said)}")]
     return "\n\n".join("\n".join(line for block in group for line in _block(block, width)) for group in groups)
+
+
+def _lean(block: Table, width: int, moved: list[str]) -> Table:
+    """A table without as many of its columns that may go as it takes to fit; their names are added to `moved`."""
+    dropped = fit(block, width).dropped
+    kept = [i for i, column in enumerate(block.columns) if not (column.drop and clean(column.head) in dropped)]
+    moved += [clean(c.head) for i, c in enumerate(block.columns) if i not in kept]
+    return replace(block, columns=[block.columns[i] for i in kept], rows=[[row[i] for i in kept] for row in block.rows])
 
 
 def _block(block: Block, width: int) -> list[str]:

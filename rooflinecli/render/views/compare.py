@@ -26,6 +26,8 @@ def view(answer: CompareAnswer, estimate: EstimateAnswer | None = None) -> Page:
         [Pairs(limits(estimate))] if estimate is not None else [],
         labelled("best", best.command) if best and best.command else [],
         tornado(answer.tornado) if answer.tornado is not None else [],
+        details=[labelled(f"{row.rank}", row.command) for row in answer.ranked[1:] if row.command],
+        about="all commands",
     )
 
 
@@ -41,7 +43,8 @@ def _headline(answer: CompareAnswer, best: ComparedChip | None) -> str:
 
 def _table(answer: CompareAnswer) -> Table:
     others = list(dict.fromkeys(q for row in answer.rows for q in row.quantities if q != answer.rank))
-    dropped = {q: len(others) + 4 - i for i, q in enumerate(others)} | {"memory.headroom_fraction": 2}
+    dropped = {q: len(others) + 5 - i for i, q in enumerate(others)} | {"memory.headroom_fraction": 2}
+    dropped |= {q: 5 for q in others if q.endswith("tokens_per_s")}  # it follows from the time and the batch
     columns = (
         Column("", lambda r: str(r.rank)),
         Column("chip", "name", text=True),
@@ -49,20 +52,24 @@ def _table(answer: CompareAnswer) -> Table:
             "layout",
             lambda r: f"n {r.layout['devices']} {layout(r.layout)}".strip() if r.layout else NONE,
             text=True,
-            drop=3,
+            drop=4,
         ),
         Column(label(answer.rank), lambda r: text(r.value, answer.rank)),
         Column("80% interval", lambda r: text(r.interval, answer.rank) if r.interval else NONE, drop=len(others) + 7),
         Column(
-            f"vs best, {answer.bound}",
+            "vs best",
             lambda r: NONE if r.relative is None else f"{r.relative:.2f}x{' ~' if r.overlaps_previous else ''}",
             drop=len(others) + 6,
         ),
-        *map(lambda q: Column(label(q), lambda r: text(r.quantities.get(q), q), drop=dropped[q]), others),
-        Column("cost", "usd_per_hour", drop=4),
+        *map(lambda q: Column(_short(q), lambda r: text(r.quantities.get(q), q), drop=dropped[q]), others),
+        Column("cost", "usd_per_hour", drop=3),
         Column("bottleneck", lambda r: r.bottleneck or NONE, text=True, drop=1),
     )
     return records(columns, answer.ranked)
+
+
+def _short(quantity: str) -> str:
+    return label(quantity).removesuffix(" tokens")
 
 
 def _notes(answer: CompareAnswer) -> list[Block]:

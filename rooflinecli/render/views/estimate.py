@@ -15,7 +15,6 @@ from rooflinecli.render.numbers import NONE, amount, devices, interval, money, p
 from rooflinecli.specs.prices import STALE_DAYS
 from rooflinecli.specs.quantities import DERIVED, Quantity
 
-SCREEN = 80  # the answer is laid out for this; a narrower terminal folds it
 TIMES = {"prefill": "TTFT", "decode": "ITL", "train": "step"}
 PIECES = (
     ("weights_bytes", "weights"),
@@ -81,7 +80,8 @@ def tried(change: TriedChange, work: Workload | None = None) -> str:
     """'--dtype fp8: ITL 10.2 ms (-23%), tokens/s +29%'."""
     kind = _made(work, change.phase) or "token"
     rate = f", {kind}s/s {change.rate_gain_fraction:+.0%}" if abs(change.rate_gain_fraction) > _SMALL else ""
-    time = f"{_timed(work, change.phase)} {text(change.time_s, 'time_s')} (-{percent(change.saved_fraction)})"
+    change_of_time = f"{'-' if change.saved_fraction > 0 else '+'}{percent(abs(change.saved_fraction))}"
+    time = f"{_timed(work, change.phase)} {text(change.time_s, 'time_s')} ({change_of_time})"
     return f"{change.flags}: {time}{rate}"
 
 
@@ -96,7 +96,7 @@ def _timed(work: Workload | None, phase: str) -> str:
     """What the time of a phase is called: TTFT, ITL, step; 'an image' or '4 videos' of a diffusion model."""
     kind = _made(work, phase)
     if not kind or work is None:
-        return TIMES[phase]
+        return "latency" if phase == "prefill" and work is not None and not work.output else TIMES[phase]
     return f"{work.batch:g} {kind}s" if work.batch != 1 else f"{'an' if kind == 'image' else 'a'} {kind}"
 
 
@@ -144,11 +144,12 @@ def _serving(answer: EstimateAnswer, phases: Mapping[str, phase_answer.PhaseAnsw
         if phase in answer.timed
     )
     bottleneck = [p for phase, p in phases.items() if phase in answer.timed][-1].bottleneck
-    usd = answer.cost.usd_per_million_output_tokens if "decode" in phases else answer.cost.usd_per_million_input_tokens
-    price = "" if usd is None else f", {money(float(usd))}/M {'output' if 'decode' in phases else 'input'} tokens"
-    if usd is not None and (kind := _made(work, name)):
-        price = f", {money(_usd_of_one(answer, last))} per {kind}"
-    return f"{times}, {_throughput(work, name, last)}{price}{_contract(answer) if price else ''}; {bottleneck} bound."
+    each = [f"{money(float(usd))}/M {what}" for key, what in _PER_MILLION[:2] if (usd := answer.cost[key]) is not None]
+    price = f"{', '.join(each)} tokens" if each else ""
+    if each and (kind := _made(work, name)):
+        price = f"{money(_usd_of_one(answer, last))} per {kind}"
+    price = f", {price}{_contract(answer)}" if price else ""
+    return f"{times}, {_throughput(work, name, last)}{price}; {bottleneck} bound."
 
 
 def _contract(answer: EstimateAnswer) -> str:
@@ -192,7 +193,7 @@ def _facts(answer: EstimateAnswer) -> str:
 def _phases(answer: EstimateAnswer) -> Table:
     work = answer.workload
     columns = (
-        Column("", lambda n: _timed(work, n[0]) if _made(work, n[0]) else f"{n[0]} {TIMES[n[0]]}", text=True),
+        Column("", lambda n: _timed(work, n[0]) if _made(work, n[0]) else f"{n[0]} {_timed(work, n[0])}", text=True),
         Column("floor", lambda named: text(named[1].floor_s, "floor_s"), drop=3),
         Column("expected", lambda named: text(named[1].time_s, "time_s")),
         Column("80% interval", lambda named: text(named[1].interval_s, "interval_s"), drop=4),

@@ -49,16 +49,16 @@ _SHOWN = 6  # offers of all chips, the cheapest first; and those on spot
 
 
 def _service(layout_first: bool) -> tuple[Column, ...]:
-    """Columns of a service: instances of a layout, latencies with the bound that was limited, rate and cost."""
-    split = Column("layout", lambda r: layout(r.numbers.layout) or "1 device", text=True, drop=1)
+    """Columns of a service: instances of a layout, latencies with the bound that was limited, rate and cost; a fleet needs all but dollars."""
+    split = Column("layout", lambda r: layout(r.numbers.layout) or "1 device", text=True, drop=0 if layout_first else 1)
     return (
         *([split] if layout_first else []),
         Column("instances", lambda r: f"{r.numbers.instances} x {r.numbers.layout.batch:g}"),
-        Column("TTFT (to)", lambda r: to_bound(r.numbers.ttft_s, r.numbers.interval_ttft_s[1]), drop=6),
-        Column("ITL (to)", _itl, drop=5, optional=True),
-        Column("req/s (of max)" if layout_first else "max req/s", lambda r: _rate(r), drop=3),
+        Column("TTFT (to)", lambda r: to_bound(r.numbers.ttft_s, r.numbers.interval_ttft_s[1])),
+        Column("ITL (to)", _itl, optional=True),
+        Column("req/s (of max)" if layout_first else "max req/s", lambda r: _rate(r), drop=0 if layout_first else 3),
         Column("cost", "usd_per_hour"),
-        Column("$/M output at max", "numbers.usd_per_million_output_tokens", drop=4),
+        Column("$/M output at max", "numbers.usd_per_million_output_tokens", drop=2),
         *(
             [Column("$/M in+out at the load", "numbers.usd_per_million_tokens_at_qps", drop=3)]
             if layout_first
@@ -126,7 +126,7 @@ def view(answer: types.PlanAnswer, estimate: EstimateAnswer | None = None) -> Pa
             *(labelled(f"{row.rank}", row.command) for row in rows[1:]),
             [records(_OFFERS, [*offers[:_SHOWN], *(o for o in offers[_SHOWN:] if o.kind == "spot")])] if offers else [],
         ],
-        about=f"{'goodput, GPU-hours, energy, ' if isinstance(answer, types.TrainingPlan) else ''}commands of the other chips{', offers' if offers else ''}",
+        about=f"{'goodput, GPU-hours, energy, ' if isinstance(answer, types.TrainingPlan) else ''}all commands{', offers' if offers else ''}",
     )
 
 

@@ -21,6 +21,16 @@ def view(r: RlAnswer) -> Page:
         ("trainer", f"{devices(r.trainer.layout)}, {plural(r.trainer.optimizer_steps, 'optimizer step')}, idle {percent(step.trainer_idle_fraction)} of the step"),
         ("cost", NONE if step.usd is None else f"{money(step.usd)} per step" + (f", {amount(step.joules, 'J')}" if step.joules else "")),
     ]  # fmt: skip
+    longest = max((part for part in r.parts if not part.hidden), key=lambda part: part.time_s)
+    full = f"memory {percent(r.memory.most_bytes / r.memory.capacity_bytes)} of {text(r.memory.capacity_bytes, 'bytes')} per device"
+    sums.append(("limits", f"{longest.part}, {percent(longest.time_s / step.time_s)} of the step; {full}"))
+    if r.changes is None:
+        sums.append(
+            (
+                "try",
+                "--changes: what shortens the step, and by how much" if r.memory.fits else "--search: layouts that fit",
+            )
+        )
     if run is not None:
         said = f"{plural(run.steps, 'step')}: {text(run.time_s, 'time_s')} ({interval(*run.interval_s, 's')})"
         sums.append(("run", said + (f", {money(run.usd)}" if run.usd else "")))
@@ -34,6 +44,7 @@ def view(r: RlAnswer) -> Page:
         [
             Headline(
                 f"{r.model}, {r.algorithm}, {plural(load['prompts'], 'prompt')} x {plural(load['samples'], 'sample')} on {r.hardware}, {r.mode}: "
+                f"{'' if r.memory.fits else 'does not fit; it would take '}"
                 f"{text(step.time_s, 'time_s')} per step ({interval(*step.interval_s, 's')}), floor {text(step.floor_s, 'floor_s')}",
                 (r.model, r.hardware),
             ),

@@ -37,23 +37,19 @@ def view(answer: types.SearchAnswer, estimate: EstimateAnswer | None = None) -> 
     else:
         headline, extra = _serving_headline(answer), _pools(answer)
     pools, miss = answer.pools if isinstance(answer, types.ServingSearch) else None, answer.nearest_miss
+    apart: list[Block] = [] if pools is None else [Prose(f"disaggregated: {pools.summary}", indent=2)]
     rejected = "; ".join("{layouts:,} by {constraint}".format(**r) for r in answer.rejected)
     return page(
         [Headline(headline, (answer.model, answer.hardware)), Prose(_counts(answer), style="dim")],
         [_table(answer)] if rows else [],
         [Pairs(limits(estimate))] if estimate is not None else [],
         [*_unsupported(rows[:1]), *(labelled("best", rows[0].estimate or rows[0].command) if rows else [])],
-        *(
-            labelled(rank_label(row, i), row.estimate or row.command)
-            for i, row in enumerate(rows, 1)
-            if i > 1 and row.best_of_chip
-        ),
         [
             Prose(f"{rank_label(row, i)} simulated: {_simulated(row.simulate)}")
             for i, row in enumerate(rows, 1)
             if isinstance(row, types.ServingRow) and row.simulate is not None
         ],
-        [Prose(f"disaggregated: {pools.summary}", indent=2)] if pools is not None else [],
+        apart if answer.chips is None else [],
         _chips(answer, rows),
         [*labelled("nearest layout", miss.estimate or miss.command), Prose(f"short by {miss.shortfall}")]
         if miss
@@ -61,6 +57,12 @@ def view(answer: types.SearchAnswer, estimate: EstimateAnswer | None = None) -> 
         _elasticities(answer),
         tornado(answer.tornado) if answer.tornado is not None else [],
         details=[
+            *(
+                labelled(rank_label(row, i), row.estimate or row.command)
+                for i, row in enumerate(rows, 1)
+                if i > 1 and row.best_of_chip
+            ),
+            [] if answer.chips is None else apart,
             _limits(answer),
             [Note(_LEGEND if isinstance(answer, types.TrainingSearch) else _BATCH)] if rows else [],
             [Prose(f"{rank_label(row, i)} is {row.why}", indent=2) for i, row in enumerate(rows, 1) if row.why],
@@ -125,12 +127,20 @@ def _infeasible(answer: types.SearchAnswer) -> str:
     return f"{answer.model} on {answer.hardware}: none of {answer.layouts:,} layouts {what}"
 
 
+def _chosen(answer: types.SearchAnswer) -> str:
+    """The chip, where there are several the best of them."""
+    best = answer.results[0]
+    return (
+        answer.hardware if answer.chips is None else f"{best.hardware or best.chip}, best of {len(answer.chips)} chips"
+    )
+
+
 def _training_headline(answer: types.TrainingSearch) -> str:
     if not answer.results:
         return _infeasible(answer)
     best = answer.results[0]
     return (
-        f"{answer.model} on {answer.hardware}: {devices(best.layout)}, step {text(best.time_s, 'time_s')} ({interval(*best.interval_s, 's')}), "
+        f"{answer.model} on {_chosen(answer)}: {devices(best.layout)}, step {text(best.time_s, 'time_s')} ({interval(*best.interval_s, 's')}), "
         f"{rate(best.tokens_per_s)}, MFU {percent(best.mfu)}; {_goal(answer)}"
     )
 
@@ -147,7 +157,7 @@ def _serving_headline(answer: types.ServingSearch) -> str:
     latencies = {"TTFT": "ttft", "ITL": "itl"} if "itl_s" in s else {"TTFT": "ttft"}
     between = "".join(f"{label} {_latency(best, name, 'to ')}, " for label, name in latencies.items())
     return (
-        f"{answer.model} on {answer.hardware}: {plural(s['instances'], 'instance')} of {devices(best.layout)}, {_batch(best.layout)}: "
+        f"{answer.model} on {_chosen(answer)}: {plural(s['instances'], 'instance')} of {devices(best.layout)}, {_batch(best.layout)}: "
         f"{between}max {s['requests_per_s']:.3g} req/s{price}; {_goal(answer)}"
     )
 
@@ -164,11 +174,11 @@ _TRAINING = (
 _SERVING = (
     Column("layout", lambda r: layout(r.layout) or "1 device", text=True),
     Column("instances", lambda r: f"{r.serve['instances']:g} x {r.layout.batch:g}"),
-    Column("devices", lambda r: f"{r.serve['devices']:g}", drop=5),
-    Column("TTFT (to)", lambda r: _latency(r, "ttft"), drop=6),
+    Column("devices", lambda r: f"{r.serve['devices']:g}", drop=1),
+    Column("TTFT (to)", lambda r: _latency(r, "ttft"), drop=3),
     Column("ITL (to)", lambda r: _latency(r, "itl"), optional=True),
-    Column("max req/s", lambda r: f"{r.serve['requests_per_s']:.3g}", drop=4),
-    Column("$/M in+out", "serve.usd_per_million_tokens", drop=1),
+    Column("max req/s", lambda r: f"{r.serve['requests_per_s']:.3g}", drop=2),
+    Column("$/M in+out", "serve.usd_per_million_tokens", drop=4),
 )
 
 

@@ -9,7 +9,7 @@ from rooflinecli.core.units import count
 from rooflinecli.questions.estimate.answer_types import TriedChange
 from rooflinecli.questions.simulate.question import SimulateAnswer, SloAnswer, StudyAnswer
 from rooflinecli.render.blocks import Column, Headline, Note, Page, Pairs, Prose, Table, page, records
-from rooflinecli.render.numbers import layout, percent, percents, text
+from rooflinecli.render.numbers import layout, money, percent, percents, text
 from rooflinecli.render.views.estimate import tried
 from rooflinecli.specs.quantities import QUANTITIES
 
@@ -68,6 +68,10 @@ def _title(answer: SimulateAnswer) -> str:
         if values.get(f"{name}_p50_s") is not None
     ]
     found.append(text(values["output_tokens_per_s"], "output_tokens_per_s"))
+    if (usd := values.get("usd_per_million_tokens")) is not None:
+        found.append(f"{money(usd)}/M tokens")
+    if answer.slo is not None:
+        found.append(f"SLO {'met' if answer.slo.met else 'missed'}")
     scheduler = "" if answer.policy == answer.engine.lower() else f", {answer.policy} scheduler"
     return (
         f"{answer.model} on {copies}{answer.layout.devices} {answer.hardware} ({sizes}, {answer.dtype}), {answer.engine}"
@@ -106,7 +110,8 @@ def _limits(answer: SimulateAnswer, changes: Sequence[TriedChange]) -> list[tupl
         ends = answer.interval.get("slo_attainment")
         between = f" ({percents(ends)})" if ends else ""
         said = f"attainment {values['slo_attainment']:.2%}{between}, target {100 * slo.target:.4g}%"
-    return [*rows, ("SLO", f"{'met' if slo.met else 'missed'}: {said}")]
+    gap = "; itl is the mean gap of a request, its TPOT" if any("itl" in t.limits for t in slo.targets) else ""
+    return [*rows, ("SLO", f"{'met' if slo.met else 'missed'}: {said}{gap}")]
 
 
 def _numbers(answer: SimulateAnswer, first: bool) -> Table:
