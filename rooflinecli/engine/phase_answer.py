@@ -190,7 +190,7 @@ class TrainAnswer(PhaseAnswer):
     run_s: float | None = None
     goodput: float | None = field(default=None, metadata=OPTIONAL)
     goodput_interval: tuple[float, float] | None = field(default=None, metadata=OPTIONAL)
-    elapsed_s: float | None = field(default=None, metadata=OPTIONAL)
+    elapsed_s: Number | None = field(default=None, metadata=OPTIONAL)
     elapsed_interval_s: tuple[float, float] | None = field(default=None, metadata=OPTIONAL)
     extrapolations: list[str] | None = field(default=None, metadata=OPTIONAL | former("unsupported"))
 

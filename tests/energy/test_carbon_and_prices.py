@@ -175,10 +175,11 @@ def test_the_gemini_prompt_is_inside_the_interval_of_the_factors() -> None:
 def test_a_catalog_is_imported_into_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     catalog = tmp_path / "vms.csv"
     catalog.write_text(
-        "InstanceType,AcceleratorName,AcceleratorCount,Price,SpotPrice,Region\nx8,H100,8,24.0,8.0,r1\ncpu,,,1.0,,r1\n"
+        "InstanceType,AcceleratorName,AcceleratorCount,Price,SpotPrice,Region\nx8,H100,8,24.0,8.0,r1\nold,K80,1,0.9,,r1\ncpu,,,1.0,,r1\n"
     )
     monkeypatch.chdir(tmp_path)
-    assert "1 offers of mine" in run_cli("prices", "import", "vms.csv", "--provider", "mine").out
+    said = run_cli("prices", "import", "vms.csv", "--provider", "mine").out
+    assert "1 offer of mine" in said and "left out, chips that no file describes: K80" in said
     priced = run_cli(
         "estimate", "llama-3-8b", "--hw", "h100", "--phase", "decode", "--price", "mine spot", "--format", "json"
     ).json

@@ -128,6 +128,22 @@ def test_eight_h200_under_mlperf_at_the_wall() -> None:
     assert wall / (1 + error) <= row["system_w"] <= wall * (1 + error)
 
 
+@pytest.mark.parametrize(
+    ("model", "mean_prompt", "mean_output"), [("llama-2-70b", 294, 294), ("mixtral-8x7b", 345, 145)]
+)
+def test_joules_at_the_wall_of_capped_h200_under_mlperf_are_inside_the_interval(
+    model: str, mean_prompt: int, mean_output: int
+) -> None:
+    """Offline in MaxQ, TensorRT-LLM in fp8: 0.244 and 0.126 J per token of the whole system; data sets' mean lengths by MLCommons' task pages."""
+    name = model.replace("llama-2", "llama2")
+    row = next(s for s in published("energy")["statements"] if s["id"] == f"h200-maxq-{name}")
+    options = {"hw": "h200", "model": model, "dtype": "fp8", "engine": "trtllm", "tp": 2, "dp": 4, "prompt": mean_prompt, "output": mean_output, "concurrency": 1024, "requests-per-client": "inf"}  # fmt: skip
+    free, capped = phase(**options), phase(**options, **{"power-cap": "500W"})
+    low, high = capped.derived_intervals["server_joules_per_token_interval"]
+    assert low <= row["system_w"] / row["tokens_per_s"] <= high
+    assert capped.tokens_per_s < free.tokens_per_s and capped.derived["power_w"] <= 500
+
+
 def test_a_cap_and_factors_are_read_as_people_write_them(tmp_path: Path) -> None:
     d = phase(concurrency=16, **{"power-cap": "0.5 kW", "pue": 1.0, "host-factor": 1.4}).derived
     assert d["power_w"] <= 500

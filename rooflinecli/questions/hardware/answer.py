@@ -12,6 +12,7 @@ from pathlib import Path
 from rooflinecli.core.errors import DataError, UsageError, unknown
 from rooflinecli.core.files import write
 from rooflinecli.core.record import OPTIONAL, SPREAD, Record
+from rooflinecli.core.text import plural
 from rooflinecli.formulas.collectives import switch_bisection, torus_bisection
 from rooflinecli.formulas.roofline import ridge_point
 from rooflinecli.specs import prices
@@ -354,8 +355,19 @@ def import_catalog(path: Path, provider: str, folder: Path) -> list[str]:
             width=10000,
         )
         write(folder / f"{chip}.yaml", text)
-        made.append(f"{folder / f'{chip}.yaml'}: {len(catalog)} offers of {provider}, {day}")
+        made.append(f"{folder / f'{chip}.yaml'}: {plural(len(catalog), 'offer')} of {provider}, {day}")
+    unknown = {row["AcceleratorName"] for row in rows if row["AcceleratorName"]}
+    if unknown := {name for name in unknown if _of_catalog(name) is None}:
+        made.append(f"left out, chips that no file describes: {', '.join(sorted(unknown))}")
     return made
+
+
+def _of_catalog(name: str) -> str | None:
+    """The chip that a catalog calls so, None where no file describes it."""
+    try:
+        return load_hardware(name.removesuffix("-SXM")).id
+    except UsageError:
+        return None
 
 
 def imported(rows: Iterable[dict[str, str]], provider: str, day: str, source: str) -> dict[str, list[Row]]:
@@ -367,9 +379,10 @@ def imported(rows: Iterable[dict[str, str]], provider: str, day: str, source: st
             raise DataError(f"{source}: no column AcceleratorName or Price; expected a SkyPilot catalog CSV")
         try:
             count = int(float(row["AcceleratorCount"] or 0))
-            chip = load_hardware(row["AcceleratorName"].removesuffix("-SXM")).id
-            usd = float(row["Price"]) / count
-        except (UsageError, ValueError, ZeroDivisionError):
+            chip, usd = _of_catalog(row["AcceleratorName"]), float(row["Price"]) / count
+        except (ValueError, ZeroDivisionError):
+            continue
+        if chip is None:
             continue
         offer: Row = {"provider": provider, "kind": "on-demand", "devices": count, "usd": round(usd, 6)}
         if row.get("SpotPrice"):
