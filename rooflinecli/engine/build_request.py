@@ -45,6 +45,7 @@ def request(options: dict[str, Any]) -> Request:
         fields["batch"] = whole_sequences(fields["batch"], fields.get("seq"), model)
     if "decode" in fields["phases"] and model.writes:
         _check_output(fields)
+    _check_rates(fields["hardware"])
     _check_power(fields["hardware"], fields.get("power_cap"))
     warn_about(model, fields)
     warn_of_offer(fields["hardware"], fields.get("price"), fields.get("region"))
@@ -268,6 +269,16 @@ def _check_output(fields: dict[str, Any]) -> None:
     else:
         raise UsageError(
             f"--output {output:g}: requests of a --{load} write a token at least; give --output 1", "output"
+        )
+
+
+def _check_rates(spec: HardwareSpec) -> None:
+    """Warn of a chip that moves about as many bytes a second as it does FLOPs, or very few: mostly a unit slip in its own file."""
+    ridge = max(peak.si for peak in spec.peak.values()) / spec.memory.bandwidth.si
+    if not 1 <= ridge <= 1e5:
+        warn(
+            f"{spec.document.location('memory', 'bandwidth')}: {spec.name} does {ridge:.3g} FLOPs for each byte that its memory moves; "
+            "check the units of its rates"
         )
 
 

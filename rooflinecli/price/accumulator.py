@@ -55,6 +55,11 @@ class StepAccumulator:
             errors[kind] = errors.get(kind, 0.0) + seconds * error
             flops = flops + op.flops * count
             if kind not in FUSIBLE:
+                if least_compute.__class__ is not float:
+                    least_compute, least_memory = (
+                        label(least_compute, f"t_c[{op.name}]"),
+                        label(least_memory, f"t_m[{op.name}]"),
+                    )
                 t_compute = t_compute + least_compute * count
                 t_memory = t_memory + least_memory * count
                 moved = moved + op.bytes * count
@@ -77,7 +82,8 @@ class StepAccumulator:
         else:
             priced = self._memoized_collective(collective)
         count = collective.count * times
-        self.t_communication = self.t_communication + priced.floor * count
+        floor = priced.floor if priced.floor.__class__ is float else label(priced.floor, f"t_floor[{collective.name}]")
+        self.t_communication = self.t_communication + floor * count
         self.volumes[collective.axis] = self.volumes.get(collective.axis, 0.0) + priced.volume * count
         self.errors["communication"] = self.errors.get("communication", 0.0) + priced.expected * count * priced.error
         expected = priced.expected

@@ -110,8 +110,9 @@ def quantity(field: Option, written: object) -> float:
     if least is not None and found < least:
         raise UsageError(f"{flag} {written}: {below(least, kind.unit)}", field.name)
     if most == 1 and found > most:
+        share = f", or {found:g}% for a share in percent" if found <= 100 else ""
         raise ImpossibleValue(
-            f"{flag} {written}: impossible, it cannot exceed 1; give a fraction of 0 to 1", field.name
+            f"{flag} {written}: impossible, it cannot exceed 1; give a fraction of 0 to 1{share}", field.name
         )
     if most is not None and found > most:
         raise UsageError(f"{flag} {written}: must be at most {most:g}", field.name)

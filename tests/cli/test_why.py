@@ -43,3 +43,10 @@ def test_the_page_names_layouts_and_reasons():
         and "does not fit" in ran.out
         and "*  2 devices (tp2)" in ran.out
     )
+
+
+def test_the_floor_names_the_operation_of_every_term():
+    text = run_cli("estimate", "llama-3.1-8b", "--hw", "h100", "-n", "2", "--tp", "2", "--phase", "decode", "--explain", "decode.floor_s").out
+    for term in ("t_c[attention.qkv]", "t_m[lm_head]", "t_floor[tp.all_reduce]"):
+        assert f"{term} = " in text
+    assert "\n      t_c = " not in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from conftest import run_cli
 
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.specs.hardware import load_hardware
@@ -129,3 +130,10 @@ def test_a_wrong_file_says_where_and_what(what: str, tmp_path: Path) -> None:
 
 def test_the_base_of_these_is_right(tmp_path: Path) -> None:
     assert load_hardware(str(put(tmp_path, "right"))).peak["bf16"].si == 100e12
+
+
+def test_a_bandwidth_above_the_flops_is_noted_with_its_line(tmp_path):
+    file = tmp_path / "slip.yaml"
+    file.write_text("extends: h100\nmemory:\n  bandwidth: {value: 3350 TB/s, source: datasheet}\n", encoding="utf-8")
+    ran = run_cli("estimate", "llama-3.1-8b", "--hw", str(file), "--phase", "decode")
+    assert "slip.yaml:3" in ran.err and "check the units" in ran.err

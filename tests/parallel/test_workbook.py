@@ -47,6 +47,10 @@ def test_w2_3_all_reduce_against_compute():
     assert comm / compute == pytest.approx(3.760, rel=2e-3)
     answer = split("X[I, J_x] W[J_x, K]", "x=8", "I=8192,J=8192,K=8192")
     assert answer["case"] == 3 and answer["collectives"][0]["op"] == "all-reduce"
+    for hw in ("h100-sxm", "a100-sxm-80"):  # whose switch sums, and whose does not
+        answer = split("X[I, J_x] W[J_x, K]", "x=8", "I=8192,J=8192,K=8192", hw)
+        alone = collective("all-reduce", 8192 * 8192 * 2.0, load_hardware(hw), 8)
+        assert (answer["communication_bytes"], answer["floor_s"]) == (alone["volume_bytes"], alone["floor_s"])
     assert answer["communication_bytes"] / GB_LINK == pytest.approx(comm)
 
 

@@ -188,6 +188,7 @@ def test_no_input_reaches_a_traceback(cli, command, data):
     [
         ("scaling chinchilla --params 70B --flops 1e22", "exactly one of"),
         ("scaling run -p 70B --tokens 15T --mfu 1.2 --peak 1PFLOP/s", "impossible"),
+        ("scaling run -p 70B --tokens 15T --mfu 45 --peak 1PFLOP/s", "or 45% for a share in percent"),
         ("scaling run -p 70B --tokens 15T --mfu 0.4", "--hw or --peak"),
         ("scaling run -p 70B --tokens 15T -n 8 --time 1day --peak 990TFLOP/s", "impossible"),
         ("scaling loss -p 70B --tokens 1T --fit hofmann", "did you mean hoffmann"),

@@ -29,7 +29,6 @@ from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.price.network import price_collective
 from rooflinecli.quantization.formats import FORMATS, Formats, formats, size_of
-from rooflinecli.questions.collective.answer import BUS
 from rooflinecli.questions.collective.question import ChipName
 from rooflinecli.questions.shard.question import Partitioned, PartitionedAttention, PartitioningAnswer
 from rooflinecli.specs.hardware import HardwareSpec
@@ -241,9 +240,7 @@ def _price(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> Priced:
     collectives, floor, expected, sent = [], 0.0, 0.0, 0.0
     for send in sends:
         c = price_collective(mesh.collective(send), mesh.chip, "kernel", mesh.devices)
-        # the Scaling Book's bytes, whether or not a switch sums
-        on_ring = BUS[send.op](send.size, mesh.over(send.axes))
-        floor, expected, sent = floor + c.floor, expected + c.expected, sent + on_ring
+        floor, expected, sent = floor + c.floor, expected + c.expected, sent + c.volume
         collectives.append(
             {
                 "op": send.op,
@@ -251,7 +248,7 @@ def _price(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> Priced:
                 "axes": "".join(send.axes),
                 "devices": mesh.over(send.axes),
                 "bytes": send.size,
-                "sent_bytes": on_ring,
+                "sent_bytes": c.volume,
                 "floor_s": c.floor,
                 "expected_s": c.expected,
             }

@@ -169,7 +169,8 @@ def _training(answer: EstimateAnswer) -> str:
     run, usd = "", None if answer.cost.training_usd is None else float(answer.cost.training_usd)
     if phase.run_s is not None:
         spent = "" if usd is None else f" for {money(usd)}{_contract(answer)}"
-        run = f", {text(phase.steps, 'steps')} steps in {text(phase.run_s, 'time_s')}{spent}"
+        steps = f"{text(phase.steps, 'steps')} step{'' if phase.steps == 1 else 's'}"
+        run = f", {steps} in {text(phase.run_s, 'time_s')}{spent}"
     if phase.run_s is not None and phase.elapsed_s is not None:
         spent = "" if answer.cost.elapsed_usd is None else f" and {money(float(answer.cost.elapsed_usd))}"
         run += f" (with failures {text(phase.elapsed_s, 'time_s')}{spent}, {text(phase.elapsed_interval_s, 'time_s')})"
