@@ -60,16 +60,10 @@ def _row(run: Row, prompt: int, batch: float, output: float, watts: float, rate:
     layout = Layout(tp=float(run["tp"]), dp=float(run["dp"]), ep=float(run["ep"]), zero=0)
     running = max(round(batch / run["dp"]), 1)
     options = {
-        "model": run["model"],
-        "hw": run["hw"],
-        "dtype": FORMATS.get(run["dtype"], run["dtype"]),
-        "engine": "vllm-api-server",
-        "prompt": prompt,
-        "output": max(round(output), 1),
-        "concurrency": running,
+        "model": run["model"], "hw": run["hw"], "dtype": FORMATS.get(run["dtype"], run["dtype"]), "engine": "vllm-api-server", "prompt": prompt,
+        "output": max(round(output), 1), "concurrency": running, "phase": "decode",
         "max_num_seqs": running,  # which the server was started with, as it ran them
-        "phase": "decode",
-    }
+    }  # fmt: skip
     ctx = EstimateContext(build_request.request(options))
     answer = inference.decode(ctx, layout)
     evaluate.derive(ctx, layout, "decode", answer)
@@ -117,17 +111,12 @@ def image_rows() -> tuple[ImageRow, ...]:
     for run in published("energy")["diffusion"]:
         named = {key: run[key] for key in ("model", "hw")}
         for devices, ulysses, batch, watts, seconds in run["rows"]:
-            ctx = EstimateContext(
-                build_request.request({**named, "image": run["image"], "batch": float(batch), "phase": "prefill"})
-            )
+            options = {**named, "image": run["image"], "batch": float(batch), "phase": "prefill"}
+            ctx = EstimateContext(build_request.request(options))
             layout = Layout(cp=float(devices), ring="ulysses" if ulysses * ulysses >= devices else "zigzag")
             answer = inference.prefill(ctx, layout)
             evaluate.derive(ctx, layout, "prefill", answer)
-            found.append(
-                ImageRow(
-                    **named, devices=devices, batch=batch, watts=watts, seconds=seconds, layout=layout, answer=answer
-                )
-            )
+            found.append(ImageRow(**named, devices=devices, batch=batch, watts=watts, seconds=seconds, layout=layout, answer=answer))  # fmt: skip
     return tuple(found)
 
 
@@ -137,12 +126,11 @@ def image_values(name: str, row: ImageRow) -> tuple[float, ...]:
     time_s, floor_s, low, high = (float(t) for t in (answer.time_s, answer.floor_s, *answer.interval_s))
     if name == "seconds for a batch":
         return row.seconds, time_s, floor_s, low, high
-    power, error = (float(answer.derived[key]) for key in ("power_w", "power_error"))
+    key = "power_w" if name == "power" else "joules_per_image"
+    expected, (low, high) = float(answer.derived[key]), map(float, answer.derived_intervals[f"{key}_interval"])
     if name == "power":
-        return row.watts, power, 0.0, power / (1 + error), power * (1 + error)
-    expected = power * time_s * (row.devices / row.batch)
-    error = float(energy.joined_error(high / time_s - 1, error))
-    return row.joules, expected, expected * (floor_s / time_s), expected / (1 + error), expected * (1 + error)
+        return row.watts, expected, 0.0, low, high
+    return row.joules, expected, expected * (floor_s / time_s), low, high
 
 
 def fit(found: list[PowerRow], constant: bool = False) -> tuple[float, float, float]:

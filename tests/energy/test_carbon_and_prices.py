@@ -102,6 +102,13 @@ def test_words_that_choose_an_old_offer_are_answered_with_its_age(cli) -> None:
     )
 
 
+def test_a_sweep_goes_over_prices_in_words(cli) -> None:
+    asked = "sweep llama-3-8b --hw h100 --phase decode --columns cost.usd_per_device_hour --format json".split()
+    points = cli(*asked, "--price", "verda,verda spot,2.5").json["points"]
+    assert [point["cost.usd_per_device_hour"] for point in points] == [2.29, 0.8015, 2.5]
+    assert "not a number with a unit" in cli(*asked, "--price", "bogus").err
+
+
 @pytest.mark.slow
 def test_a_run_that_spot_pays_for_has_what_preemptions_leave_of_it(cli) -> None:
     asked = (

@@ -122,9 +122,8 @@ def plan_chip(asked: PlanTarget, name: str) -> tuple[PlannedChip, int]:
     row = _row(asked, name, grid.best(keep, 1)[0].layout)
     most = asked.most_devices(name)
     if most is not None and row.devices > most:
-        limit = "-n" if most == asked.most else "--power allows"
-        devices = plural(row.devices, "device")
-        return none(f"the rate takes {devices}, and {limit} {most:,} is the most to have"), layouts
+        limit = "-n" if most == asked.most else "--power"
+        return none(f"the rate takes {plural(row.devices, 'device')}, and {limit} allows {most:,}"), layouts
     if asked.budget is not None and asked.plan.deadline is not None and row.period_cost_usd is None:
         row.feasible, row.infeasible_reason = False, no_price(row.chip)
     elif asked.budget is not None and row.period_cost_usd is not None and row.period_cost_usd > asked.budget:

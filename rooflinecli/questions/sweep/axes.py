@@ -14,7 +14,7 @@ from rooflinecli.core.num import Number
 from rooflinecli.engine import build_request
 from rooflinecli.price import overrides
 from rooflinecli.questions.multi_chip import Options
-from rooflinecli.specs import parse_values
+from rooflinecli.specs import parse_values, prices
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.layout import LEFT_OPEN
 from rooflinecli.specs.model import load_model
@@ -140,7 +140,9 @@ def space(options: Options, figures: list[str] | None = None, quantities: Iterab
 def axis(option: Option, written: object) -> Axis:
     """What an option ranges over: numbers as ranges, anything else as a list (of lists: with semicolons)."""
     flag = option.flag
-    if option.numeric or option.kind in ("stage", "pictures"):
+    each = [str(item) for item in written] if isinstance(written, (list, tuple)) else str(written).split(",")
+    offered = option.kind == "price" and any(map(prices.parse, each))
+    if not offered and (option.numeric or option.kind in ("stage", "pictures")):
         text = ",".join(map(str, written)) if isinstance(written, (list, tuple)) else str(written)
         tokens = [parse_values.in_tokens(item) for item in text.split(",")]
         if any(tokens) and not all(tokens):

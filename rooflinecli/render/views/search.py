@@ -22,10 +22,7 @@ Row = types.TrainingRow | types.ServingRow
 _LEGEND = "mb: micro-batch, vs: virtual stages, sp: sequence parallelism, hsdp: replicas of a shard group (HSDP)"
 _BATCH = "batch: sequences that each data-parallel rank of an instance runs at once"
 _MARK = "*"  # on a layout that no published run supports
-_SHOWN_OBJECTIVES = ("tokens_per_s", "time_s")
-_SHOWN_SERVING = tuple(
-    f"serve.{name}" for name in ("devices", "ttft_s", "itl_s", "requests_per_s", "usd_per_million_tokens")
-)
+_SHOWN_OBJECTIVES = ("tokens_per_s", "time_s", "ttft_s", "itl_s", "requests_per_s", "usd_per_million_tokens")
 _ELASTICITIES = 12
 
 
@@ -202,7 +199,7 @@ def _table(answer: types.SearchAnswer) -> Table:
     if isinstance(answer, types.TrainingSearch):
         columns += map(lambda name: Column(label(name), lambda r: text(r.score[name], name)), goals)
     else:
-        columns += (Column(label(name), name) for name in goals if name not in _SHOWN_SERVING)
+        columns += (Column(label(name), name) for name in goals if name != "serve.devices")
     chip = [] if answer.chips is None else [Column("chip", lambda r: r.chip or "", text=True)]
     return records([Column("", lambda _: next(ranks)), *chip, *columns], results)
 
