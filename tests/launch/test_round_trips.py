@@ -375,3 +375,26 @@ def test_megatron_is_told_whether_embedding_and_head_are_apart(model, untied):
 def test_a_launch_of_another_engine_than_the_estimate_is_said(cli, engine, said):
     words = ("llama-3.1-8b", "--hw", "h100", "--emit", "sglang", *(() if engine is None else ("--engine", engine)))
     assert ("--engine sglang estimates what is launched" in cli("estimate", *words).err) == said
+
+
+SERVED = "vllm serve meta-llama/Llama-3.1-8B --max-model-len 16k --port 9000 --served-model-name chat --enable-prefix-caching --tool-call-parser hermes"
+
+
+@pytest.mark.parametrize(
+    ("tool", "kept", "named"),
+    [
+        ("vllm", "--max-model-len 16000|--port 9000|--served-model-name chat|--enable-prefix-caching|--tool-call-parser hermes", ""),
+        ("sglang", "--context-length 16000|--port 9000|--served-model-name chat", "--tool-call-parser hermes"),
+        ("trtllm", "--max_seq_len 16000|--port 9000", "--served-model-name chat, --tool-call-parser hermes"),
+        ("llama.cpp", "--ctx-size 64000|--parallel 4|--port 9000|--alias chat", "--enable-prefix-caching, --tool-call-parser hermes"),
+    ],
+)
+def test_a_server_that_was_read_keeps_what_it_says(tool, kept, named, recwarn):
+    """Its longest request is not cut to the load of the estimate, and flags that cost nothing stay or are named."""
+    text = rl.emit(tool, rl.estimate(source=SERVED, hw="h100", prompt=2000, output=200, batch=4))
+    assert set(kept.split("|")) <= {line.strip(" \\") for line in text.splitlines()}
+    left = [str(one.message) for one in recwarn if "left out of the launch" in str(one.message)]
+    assert [one.rpartition(": ")[2] for one in left] == ([named] if named else [])
+    assert "--max-num-seqs" not in rl.emit("vllm", rl.estimate(source=SERVED, hw="h100"))  # which it does not limit
+    uncached = rl.emit("sglang", rl.estimate(source=SERVED.replace("--enable", "--no-enable"), hw="h100"))
+    assert "--disable-radix-cache" in uncached

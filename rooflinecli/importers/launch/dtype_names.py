@@ -185,10 +185,18 @@ def state(launch: Launch, written: object) -> None:
 
 def length(launch: Launch, longest: object, flag: str) -> None:
     """The maximum tokens of a request. A launch states no load, so default lengths above the cap are cut to it."""
-    text = str(longest or "")
-    if not text.replace("_", "").isdigit() or int(text) < 2:
+    text = re.fullmatch(r"([\d_]+|\d*\.\d+)([kKmM]?)", str(longest or ""))
+    scale = {
+        "": 1,
+        "k": 1000,
+        "K": 1024,
+        "m": 1000**2,
+        "M": 1024**2,
+    }  # as vLLM reads them (utils/argparse_utils.py, human_readable_int)
+    most = int(float(text[1].replace("_", "") or 0) * scale[text[2]]) if text else 0
+    if most < 2:
         return
-    most, launch.longest = int(text), (int(text), flag)
+    launch.longest = (most, flag)
     launch.notes.append(f"{flag} {most} caps prompt + output; a launch states no load; give --prompt and --output")
     if most < 2048 + 256:
         launch.options |= {"prompt": max(most - min(256, most // 2), 1), "output": min(256, most // 2)}

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from rooflinecli.core.errors import RooflineError, UsageError, unknown
 from rooflinecli.importers.launch import dtype_names, locate, read, serving_common
+from rooflinecli.importers.launch.launch import Launch, flags
+from rooflinecli.importers.launch.shell_expansion import readable, unknowns
 from rooflinecli.importers.source import Tree
 from rooflinecli.specs import registry
 from rooflinecli.specs.layout import Layout
@@ -28,10 +30,12 @@ _NEUTRAL = {
 
 
 class EmittedLaunch(NamedTuple):
-    """The text of a launch, and a sentence naming what of the plan it leaves out, empty where it has all of it."""
+    """The text of a launch, a sentence naming what of the plan it leaves out, empty where it has all of it, and flags of the launch
+    that was read which it lacks and that are no part of the plan."""
 
     text: str
     left_out: str
+    dropped: str = ""
 
 
 def tools() -> list[str]:
@@ -46,9 +50,10 @@ def tool(name: str) -> Any:
     return registry.load(locate.TOOLS, name)
 
 
-def emit(name: str, options: Tree, slots: int = 1, longest: int = 0) -> EmittedLaunch:
+def emit(name: str, options: Tree, slots: int = 1, longest: int = 0, source: Launch | None = None) -> EmittedLaunch:
     """The launch of a fully specified layout; `slots`: requests that a replica serves at once, where no --batch is among the options;
-    `longest`: tokens of its longest request, where that is not the prompt and output among them.
+    `longest`: tokens of its longest request, where that is not the prompt and output among them; `source`: the launch that was read,
+    whose limits stay and whose other flags are carried over.
 
     Raises UsageError for a tool of another kind of work.
     """
@@ -62,7 +67,12 @@ def emit(name: str, options: Tree, slots: int = 1, longest: int = 0) -> EmittedL
         raise UsageError(f"--emit {name}: {module.VERSION} {work}; ask for --phase {phase}", "emit")
     most = {"batch": options["max-num-seqs"]} if "max-num-seqs" in options else {}
     total = longest or int(options.get("prompt") or 0) + int(options.get("output") or 0)
-    body = module.write({"slots": slots, "length": total or None, **most, **options}, hub(model))
+    stated = {
+        k: v for k, v in options.items() if k != "batch" or module.TRAINS or source is None or k in source.options
+    }
+    total = source.longest[0] if source is not None and source.longest else total
+    body = module.write({"slots": slots, "length": total or None, **most, **stated}, hub(model))
+    body, dropped = (body, "") if source is None or module.TRAINS else _carried(name, body, source)
     launch = read.read_text(body, name)
     if launch.framework:  # which a reader takes where nothing else is said
         options = {"software": Layout.software, **options}
@@ -83,13 +93,32 @@ def emit(name: str, options: Tree, slots: int = 1, longest: int = 0) -> EmittedL
     if "dp" in missing and not module.TRAINS:
         sentence += f"; --dp {options['dp']} is that many such servers"
     if not rest:
-        return EmittedLaunch(body, sentence)
+        return EmittedLaunch(body, sentence, dropped)
     words = shlex.join(word for name, value in rest.items() for word in _words(name, value))
     if body.startswith("{"):
         ours = {"roofline_left_out": sentence, "roofline": words} if sentence else {"roofline": words}
-        return EmittedLaunch(json.dumps({**json.loads(body), **ours}, indent=2) + "\n", sentence)
+        return EmittedLaunch(json.dumps({**json.loads(body), **ours}, indent=2) + "\n", sentence, dropped)
     first = f"# not part of this launch: {sentence}\n" if sentence else ""
-    return EmittedLaunch(f"{first}# read by `roofline estimate --from`:\n# roofline: {words}\n{body}", sentence)
+    return EmittedLaunch(
+        f"{first}# read by `roofline estimate --from`:\n# roofline: {words}\n{body}", sentence, dropped
+    )
+
+
+def _carried(name: str, body: str, source: Launch) -> tuple[str, str]:
+    """A server's command with the flags of the launch that was read which set no option, and those that it lacks.
+
+    Under the same tool they stay as they are; another has its own names of some (`carried` of flags/*.yaml).
+    """
+    meant = {flag: what for what, flag in flags(source.tool).carried.items()}
+    own, lines, dropped = flags(name).carried, [body.rstrip("\n")], []
+    for flag, (written, *values) in source.unread.items():
+        same_tool = source.tool == name and written.startswith("-") and "." not in flag
+        target = written if same_tool else own.get(meant.get(flag, ""))
+        if target is None or any(unknowns(value) for value in values):
+            dropped.append(readable(" ".join([written, *values])))
+        elif target:  # another tool takes one value of each
+            lines.append(shlex.join([target, *values] if same_tool else [f"--{target}", *values[:1]]))
+    return " \\\n  ".join(lines) + "\n", ", ".join(dropped)
 
 
 def _implied(option: str, options: Tree, model: ModelSpec) -> bool:

@@ -55,6 +55,7 @@ class ToolFlags(NamedTuple):
     algorithm: tuple[str, ...] = ()
     sizes: dict[str, str] = {}
     draft: dict[str, str] = {}
+    carried: dict[str, str] = {}
     environment: str = ""
     writes: tuple[Tree, ...] = ()
 
@@ -93,7 +94,7 @@ def flags(tool: str) -> ToolFlags:
     words: dict[str, Any] = {key: tuple(entry.get(key, "").split()) for key in ("switches", "many", "shaping")}
     lists: dict[str, Any] = {key: tuple(entry.get(key, ())) for key in ("launchers", "claims", "algorithm", "writes")}
     texts: dict[str, Any] = {key: entry.get(key, "") for key in ("image", "command", "framework", "environment")}
-    maps: dict[str, Any] = {key: entry.get(key, {}) for key in ("short", "sizes", "draft")}
+    maps: dict[str, Any] = {key: entry.get(key, {}) for key in ("short", "sizes", "draft", "carried")}
     return ToolFlags(
         {**above.reasons, **by_pattern[0]},
         {**above.noted, **by_pattern[1]},
@@ -130,6 +131,7 @@ class Launch:
     environment: dict[str, str] = field(default_factory=dict)  # variables that the server itself reads
     group: int = 1  # replicas of attention inside one tensor parallel group
     longest: tuple[int, str] | None = None  # tokens that a server admits of a request, and the flag that says so
+    unread: dict[str, list[str]] = field(default_factory=dict)  # flags of a server that set no option, as written
 
     def put(self, option: str, written: object, flag: str) -> None:
         """Set an option as written, unless it is empty, `auto` or None."""
@@ -294,6 +296,11 @@ class LaunchArguments:
         """A whole number; None where none is given."""
         found = str(self.pop(*names))
         return int(found) if found.isdigit() else None
+
+    def unread(self) -> dict[str, list[str]]:
+        """Flags that were not read, each with its words as written."""
+        left = {name: values for name, values in self.given.items() if name not in self._taken}
+        return {name: [self.written(name), *map(str, values)] for name, values in left.items()}
 
     def left(self, known: ToolFlags, also: Iterable[str] = ()) -> list[str]:
         """Flags that were neither read nor idle, with their values and what is assumed; and positional words that may hold flags."""

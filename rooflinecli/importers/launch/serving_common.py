@@ -106,6 +106,7 @@ def _limits(launch: Launch, args: LaunchArguments, flags: ToolFlags, engine: str
             dtype_names.length(launch, cap, args.written(longest))
     launch.options |= {"engine": engine} if engine else {}
     launch.unmodelled += args.left(flags)
+    launch.unread = args.unread()
 
 
 def place_experts(launch: Launch, ep: int | None, group: int = 1) -> None:

@@ -47,7 +47,7 @@ def run(question: Estimate, how: EstimateDelivery) -> int:
         from rooflinecli.engine.build_request import warn
         from rooflinecli.questions.estimate.emit import launch
 
-        emitted = launch(how.emit, options, result)
+        emitted = launch(how.emit, options, result, question.source)
         write(emitted.text, out)
         if emitted.left_out:
             warn(f"the launch leaves out {emitted.left_out}{'' if how.partial else '; add --partial to accept this'}")

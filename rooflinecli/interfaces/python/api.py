@@ -78,9 +78,9 @@ class Answer(Json):
     feasible: bool
     violations: list[Violation]
 
-    def __init__(self, result: EstimateAnswer, options: Json):
+    def __init__(self, result: EstimateAnswer, options: Json, source: str | None = None):
         super().__init__(plain(result))
-        self.result, self.options = result, options
+        self.result, self.options, self.source = result, options, source
         for name in ("model", "hardware", "workload", "cost", "feasible", "violations"):
             setattr(self, name, getattr(result, name))
 
@@ -263,7 +263,7 @@ def _rows(answer: Record, name: str) -> Any:
 
 def _estimated(question: Estimate) -> Answer:
     options = question.all_options()
-    return Answer(question.answer_to(question.request_of(options)), options)
+    return Answer(question.answer_to(question.request_of(options)), options, question.source)
 
 
 def _simulated(question: Simulate) -> Simulation:
@@ -313,7 +313,7 @@ def emit(tool: str, answer: Answer) -> str:
         from rooflinecli.render.formats.jax_program import program
 
         return program(str(answer.options["model"]), answer.result)
-    emitted = launch(tool, answer.options, answer.result)
+    emitted = launch(tool, answer.options, answer.result, answer.source)
     if emitted.left_out:
         warn(f"the launch leaves out {emitted.left_out}")
     return emitted.text

@@ -11,12 +11,18 @@ from rooflinecli.engine import build_request
 from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.engine.serving_load import variation
 from rooflinecli.importers.launch import emit
+from rooflinecli.importers.launch.read import read
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.specs.model import load_model
 
 
-def launch(tool: str, options: Mapping[str, object], result: EstimateAnswer) -> emit.EmittedLaunch:
-    """The command or config of the plan that an estimate answered with. Raises UsageError where it has no such phase."""
+def launch(
+    tool: str, options: Mapping[str, object], result: EstimateAnswer, source: str | None = None
+) -> emit.EmittedLaunch:
+    """The command or config of the plan that an estimate answered with; `source`: the launch that its options were read from.
+
+    Raises UsageError where it has no such phase.
+    """
     trains, own = emit.tool(tool).TRAINS, getattr(emit.tool(tool), "ENGINE", "")
     priced = build_request.request(build_request.named(dict(options))).engine
     if own and priced.partition("-")[0] != own:
@@ -30,9 +36,17 @@ def launch(tool: str, options: Mapping[str, object], result: EstimateAnswer) -> 
     longest = float((work.prompt or 0) + (work.output or 0))
     if work.request_lengths == "varied":
         longest *= 1 + variation(longest, model.max_context)
-    return emit.emit(
-        tool, resolved_options(options, result, trains), math.ceil(in_flight + spread), math.ceil(longest - 1e-6)
+    slots, tokens, given = (
+        math.ceil(in_flight + spread),
+        math.ceil(longest - 1e-6),
+        None if source is None else read(source),
     )
+    emitted = emit.emit(tool, resolved_options(options, result, trains), slots, tokens, given)
+    if emitted.dropped:
+        build_request.warn(
+            f"flags that set nothing of the estimate are left out of the launch, give them yourself: {emitted.dropped}"
+        )
+    return emitted
 
 
 def resolved_options(options: Mapping[str, object], result: EstimateAnswer, trains: bool) -> dict[str, object]:
