@@ -234,9 +234,10 @@ def smaller_work(ctx: EstimateContext, phases: tuple[str, ...], devices: float, 
 def _does_not_fit(ctx: EstimateContext, phases: tuple[str, ...], least: float) -> str:
     """Why no device count will do; `least`: bytes per device of the leanest layout on the largest count, inf where unknown."""
     r, chip = ctx.request, ctx.chip.spec.name
+    what = f"Training of {ctx.spec.name}" if phases == ("train",) else ctx.spec.name
     if not ctx.chip.levels:
         return (
-            f"{ctx.spec.name} does not fit on 1 x {chip}, whose file describes no network, so that a plan has one device; "
+            f"{what} does not fit on 1 x {chip}, whose file describes no network, so that a plan has one device; "
             "add `network:` to it, or lower --batch or the lengths"
         )
     product, sizes = legality.product_of_explicit_sizes(r)
@@ -247,7 +248,6 @@ def _does_not_fit(ctx: EstimateContext, phases: tuple[str, ...], least: float) -
     remedies = smaller_work(
         ctx, phases, float(num.value(most)), f"free {sizes}" if sizes else "take chips that hold more"
     )
-    what = f"Training of {ctx.spec.name}" if phases == ("train",) else ctx.spec.name
     return f"{what} does not fit on {most} x {chip}{needs}; {remedies}"
 
 

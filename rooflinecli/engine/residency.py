@@ -164,22 +164,11 @@ def _training(ctx: EstimateContext, layout: Layout) -> Residency:
 
 
 def _residency(
-    ctx: EstimateContext,
-    weights: Number,
-    gradients: Number = 0.0,
-    optimizer: Number = 0.0,
-    activations: Number = 0.0,
-    cache: Number = 0.0,
-    reserved: Number = 0.0,
-) -> Residency:
+    ctx: EstimateContext, weights: Number, gradients: Number = 0.0, optimizer: Number = 0.0, activations: Number = 0.0,
+    cache: Number = 0.0, reserved: Number = 0.0,
+) -> Residency:  # fmt: skip
     total, capacity = f.total_memory(weights, gradients, optimizer, activations, cache, reserved), ctx.chip.capacity
     return Residency(
-        weights_bytes=weights,
-        gradients_bytes=gradients,
-        optimizer_bytes=optimizer,
-        activations_bytes=activations,
-        kv_cache_bytes=cache,
-        total_bytes=total,
-        capacity_bytes=capacity,
-        headroom_fraction=f.headroom(total, capacity),
-    )
+        weights_bytes=weights, gradients_bytes=gradients, optimizer_bytes=optimizer, activations_bytes=activations, kv_cache_bytes=cache,
+        total_bytes=total, capacity_bytes=capacity, headroom_fraction=f.headroom(total, capacity),
+    )  # fmt: skip

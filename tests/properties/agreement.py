@@ -381,7 +381,9 @@ def restricted(draw: random.Random) -> Iterator[str]:
     goal = found["objective"][0]
     sign = -1 if higher_is_better(goal) else 1
     limited, unlimited = (answer["results"][0]["score_at_bound"][goal] for answer in (found, free))
-    if sign * limited < sign * unlimited and not close(limited, unlimited, 1e-6):  # equal to seven digits: by expected values
+    if sign * limited < sign * unlimited and not close(
+        limited, unlimited, 1e-6
+    ):  # equal to seven digits: by expected values
         yield f"search: a limit makes {goal} better"
     other = draw.choice([hw for hw in GPUS if hw != options["hw"]])
     both = ask("search", options | {"hw": f"{options['hw']},{other}"} | ({} if train else {"objective": "cost"}))

@@ -168,12 +168,9 @@ def bound(resources: Resources) -> tuple[str, float]:
 def _model(ctx: EstimateContext) -> types.ModelAnswer:
     p = parameters(ctx.spec)
     return types.ModelAnswer(
-        name=ctx.spec.name,
-        id=ctx.spec.id,
-        layers=ctx.ledger.n_layers,
-        parameters=types.ParameterCounts.like(p),
+        name=ctx.spec.name, id=ctx.spec.id, layers=ctx.ledger.n_layers, parameters=types.ParameterCounts.like(p),
         weights_bytes=memory.weights(whole_model(ctx.ledger), ctx.formats, 1.0),
-    )
+    )  # fmt: skip
 
 
 def _hardware(ctx: EstimateContext) -> types.HardwareAnswer:

@@ -243,17 +243,12 @@ def _others(kernels: list[Operation], answer: PhaseAnswer) -> list[Operation]:
     parts += [(group, group, seconds) for group, seconds in rest.items()]
     return [
         Operation(
-            name=name,
-            group=group,
-            class_=group,
-            bytes=answer.communication_bytes.get(name.partition(".")[2], 0.0),
-            bound=group,
-            time_s=seconds,
-            share=seconds / total,
+            name=name, group=group, class_=group, bytes=answer.communication_bytes.get(name.partition(".")[2], 0.0), bound=group,
+            time_s=seconds, share=seconds / total,
         )
         for name, group, seconds in parts
         if abs(seconds) > NOTHING * total
-    ]
+    ]  # fmt: skip
 
 
 Table = dict[object, str]

@@ -411,14 +411,10 @@ class ChipPlan:
         hours = [float(scaling.device_hours(tried.devices, s)) for s in (run.expected, run.low, run.high)]
         bill = ends(result, BILL) if self.priced else None
         offers = planned_offers(
-            self.request.hardware,
-            tried.devices,
-            result.model.parameters.total,
-            (run.expected, tried.at_bound(RUN, self.asked.bound) * tried.goodput),
-            tried.goodput,
-            self.asked.plan.deadline,
-            self.asked.plan.preempted,
-        )
+            self.request.hardware, tried.devices, result.model.parameters.total,
+            (run.expected, tried.at_bound(RUN, self.asked.bound) * tried.goodput), tried.goodput,
+            self.asked.plan.deadline, self.asked.plan.preempted,
+        )  # fmt: skip
         return TrainingChip.like(
             tried, chip=self.name, hardware=result.hardware.name, layout=replace(layout, devices=tried.devices), time_s=train.time_s,
             interval_s=list(train.interval_s), mfu=train.mfu, time_at_bound_s=tried.at_bound(RUN, self.asked.bound),

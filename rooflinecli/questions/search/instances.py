@@ -228,16 +228,11 @@ class PoolPair:
         blended = usd[BLENDED]
         price = f", ${blended:.3g}/M tokens" if blended is not None else ""
         return Pools(
-            prefill=prefill,
-            decode=d.answer(qps),
-            devices=self.devices,
-            requests_per_s=self.rate,
-            usd_per_hour=hourly,
-            **usd,
+            prefill=prefill, decode=d.answer(qps), devices=self.devices, requests_per_s=self.rate, usd_per_hour=hourly, **usd,
             joules_per_token=float(sum(joules)) if len(joules) == 2 else None,
             summary=f"{p.instances:g} x {names[0]}{on[0]} for prefill ({1e3 * (prefill.ttft_s or 0.0):.3g} ms), {d.instances:g} x {names[1]}{on[1]} "
             f"at batch {d.batch:g} for decode ({1e3 * d.latency:.3g} ms): {self.devices:g} devices sustain {self.rate:.3g} req/s{price}",
-        )
+        )  # fmt: skip
 
 
 def candidates(
@@ -303,19 +298,9 @@ def _fastest(
         size, rate = float(grid.serve["instance_devices"][i, j]), float(rates[i, j])
         if rate > (found[size].within_limit if size in found else 0.0):
             found[size] = PoolInstance(
-                phase,
-                options,
-                ctx,
-                layout,
-                float(grid.batches[j]),
-                size,
-                float(expected[i, j]),
-                float(grid.whole(answer.time_s)[i, j]),
-                float(rate_at_bound[i, j]),
-                float(time[i, j]),
-                None if watts is None else float(watts[i, j]),
-                rate,
-            )
+                phase, options, ctx, layout, float(grid.batches[j]), size, float(expected[i, j]), float(grid.whole(answer.time_s)[i, j]),
+                float(rate_at_bound[i, j]), float(time[i, j]), None if watts is None else float(watts[i, j]), rate,
+            )  # fmt: skip
     return list(found.values())
 
 

@@ -390,27 +390,15 @@ def answer_and_run(
         notes.append(
             f"{_too_much(ran)}; the queue grows as long as they arrive, and the latencies are of this run alone"
         )
+    load = types.LoadAnswer.like(
+        question, kind=question.load_kind, format=trace.format if trace else None, invalid_rows=trace.skipped if trace else 0,
+        failed_requests=trace.failed if trace else 0, length_range=between, warmup_s=question.warmup,
+    )  # fmt: skip
     answer = types.SimulateAnswer(
-        schema=SCHEMA,
-        **ran.about,
-        load=types.LoadAnswer.like(
-            question,
-            kind=question.load_kind,
-            format=trace.format if trace else None,
-            invalid_rows=trace.skipped if trace else 0,
-            failed_requests=trace.failed if trace else 0,
-            length_range=between,
-            warmup_s=question.warmup,
-        ),
-        simulate=ran.values,
-        interval=values,
-        slo=_slo(ran, fewer),
-        classes=slo.classes(ran.times, question.limits),
-        interrupted=interrupted,
-        search_interrupted=ran.search_interrupted,
-        sustained=ran.sustained,
-        notes=notes,
-    )
+        schema=SCHEMA, **ran.about, load=load, simulate=ran.values, interval=values, slo=_slo(ran, fewer),
+        classes=slo.classes(ran.times, question.limits), interrupted=interrupted, search_interrupted=ran.search_interrupted,
+        sustained=ran.sustained, notes=notes,
+    )  # fmt: skip
     return answer, ran
 
 
@@ -438,22 +426,18 @@ def _slo(ran: Run, fewer: Run | None) -> types.SloAnswer | None:
     limits = ran.question.limits
     if limits is None:
         return None
+    targets = [
+        types.SloTarget.like(
+            target, label=target.label or None, limits=dict(target.seconds), requests=int(target.requests(ran.times).sum()),
+            target=target.share, attainment=(share := slo.attainment(ran.times, target)), met=share >= target.share,
+        )
+        for target in limits.slos
+    ]  # fmt: skip
     return types.SloAnswer(
         limits=dict(limits.main.seconds),
         target=limits.main.share,
         met=ran.meets_slo,
-        targets=[
-            types.SloTarget.like(
-                target,
-                label=target.label or None,
-                limits=dict(target.seconds),
-                requests=int(target.requests(ran.times).sum()),
-                target=target.share,
-                attainment=(share := slo.attainment(ran.times, target)),
-                met=share >= target.share,
-            )
-            for target in limits.slos
-        ],
+        targets=targets,
         attainment_with_one_fewer_replica=None if fewer is None else fewer.values["slo_attainment"],
         margin_with_one_fewer_replica=None if fewer is None else fewer.values["slo_attainment_margin"],
     )
