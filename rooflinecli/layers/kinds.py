@@ -28,7 +28,7 @@ from rooflinecli.formulas import recurrence
 from rooflinecli.ledger.ledger import Axes, Block, Row, matmul, norm
 from rooflinecli.ledger.mixer import Mixer
 from rooflinecli.specs.model import ComponentSpec, ModelSpec
-from rooflinecli.specs.snapshots import table
+from rooflinecli.specs.snapshots import packaged, table
 
 _HERE = Path(__file__).parent
 _DERIVED = NOTHING | {"ep_within_tp": None}  # of derived sizes, where a layout sets no `ep_within_tp`
@@ -61,7 +61,7 @@ def block(folder: str, spec: Any, known: Mapping[str, Any], renamed: Names = {})
 
 def outside(part: str, spec: ModelSpec, **known: Any) -> Block:
     """A part of a model outside its blocks: its stem or head, what is before a branch, or the residual behind the branches."""
-    return _block("", table(_HERE / "model.yaml")[part], spec, known, {})
+    return _block("", packaged(__file__, "model")[part], spec, known, {})
 
 
 def _block(folder: str, given: Json, spec: Any, known: Mapping[str, Any], renamed: Names) -> Block:

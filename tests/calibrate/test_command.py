@@ -373,3 +373,20 @@ def test_a_log_that_names_its_device_is_not_fitted_to_another(tmp_path):
     ran = run_cli("calibrate", str(file), "--hw", "b200")
     assert ran.code == 3 and "measured on NVIDIA H100 80GB HBM3" in ran.err
     assert run_cli("calibrate", str(file), "--hw", "h100").code == 0
+
+
+def test_a_plan_is_compared_with_rows_of_its_own_lengths_and_load(tmp_path):
+    """Other prompts and other loads of the file are left out; a first token under load is one, and not a lone prefill."""
+    from rooflinecli.calibrate.answer import rows_of_plan
+
+    file = tmp_path / "bench.json"
+    runs = [
+        {**VLLM, "max_concurrency": load, "total_input_tokens": 100 * prompt}
+        for load, prompt in ((8, 1024), (8, 2048), (16, 1024))
+    ]
+    file.write_text("".join(json.dumps(run) + "\n" for run in runs))
+    plan = {"model": "llama-3.1-8b", "hw": "h100-sxm", "n": 1, "prompt": 1024, "concurrency": 8}
+    found = rows_of_plan([file], plan)
+    assert {gap.row for gap in found} == {f"{file}:1"}
+    assert {gap.quantity for gap in found} == {"itl", "ttft"}
+    assert {gap.row for gap in rows_of_plan([file], plan | {"prompt": 2048})} == {f"{file}:2"}

@@ -573,13 +573,13 @@ def test_a_script_that_checks_for_its_arguments_is_given_them(tmp_path):
     assert (found["model"], found["tp"]) == ("Qwen3-8B", 4)
 
 
-def test_a_worker_s_own_flag_names_its_phase_whatever_the_pool_is_called(tmp_path):
-    server = "{name: main, command: [python3, -m, sglang.launch_server, --model-path, Qwen/Qwen3-8B"
-    path = tmp_path / "pools.yaml"
-    path.write_text(f"""kind: LLMInferenceService
-spec:
-  model: {{uri: "hf://Qwen/Qwen3-8B"}}
-  template: {{containers: [{server}]}}]}}
-  prefill: {{template: {{containers: [{server}, --disaggregation-mode, decode]}}]}}}}
-""")
-    assert read.options(f"{path}#2", {}, lambda said: None)["phase"] == ["decode"]
+def test_a_worker_s_own_flag_names_its_phase_whatever_its_container_is_called(tmp_path):
+    path = tmp_path / "worker.yaml"
+    server = "python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B"
+    for name, flags, phase in (
+        ("decode", "", ["decode"]),
+        ("decode", " --disaggregation-mode prefill", ["prefill"]),
+        ("main", "", ["prefill", "decode"]),
+    ):
+        path.write_text(f"kind: Pod\nspec: {{containers: [{{name: {name}, command: [sh, -c, {server}{flags}]}}]}}\n")
+        assert read.options(str(path), {}, lambda said: None)["phase"] == phase

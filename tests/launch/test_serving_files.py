@@ -237,3 +237,18 @@ def test_a_worker_decodes_beside_one_that_only_prefills(tmp_path):
     said: list[str] = []
     phases = [read.options(f"{path}#{which}", {}, said.append)["phase"] for which in (1, 2)]
     assert phases == [["decode"], ["prefill"]] and "another worker of the file only prefills" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "engine"),
+    [
+        ("[python3, -m, sglang.launch_server, --model-path, Qwen/Qwen3-8B, --tp, '2']", "sglang"),
+        ("[vllm, serve, Qwen/Qwen3-8B, --tensor-parallel-size, '2']", "vllm"),
+        ("[--model, Qwen/Qwen3-8B, --tensor-parallel-size, '2']", "vllm"),
+    ],
+)
+def test_a_command_of_its_own_replaces_the_server_of_the_image(tmp_path, words, engine):
+    for key in ("command", "args") if words[1] != "-" else ("args",):
+        text = f"kind: Pod\nspec: {{containers: [{{name: main, image: vllm/vllm-openai, {key}: {words}}}]}}\n"
+        found, _ = options_of(text, tmp_path, "pod.yaml")
+        assert (found["engine"], found["model"], found["tp"]) == (engine, "Qwen3-8B", 2)

@@ -296,3 +296,12 @@ def test_a_trace_of_rocprof_has_its_gpus_as_processes_and_its_times_as_text(tmp_
     }
     (kernel,) = read(write(tmp_path / "results.json", [host, gpu, launch, ran]))
     assert (kernel.name, kernel.seconds, kernel.device) == ("Cijk_Alik_Bljk", pytest.approx(250e-6), "4 GPU0")
+
+
+@pytest.mark.parametrize(
+    ("unit", "seconds"), [("ns", 3e-9), ("us", 3e-6), ("ms", 3e-3), ("s", 3.0), ("sec", 3.0), ("seconds", 3.0)]
+)
+def test_a_time_is_in_the_unit_of_its_column(tmp_path, unit, seconds):
+    path = tmp_path / "kernels.csv"
+    path.write_text(f"Name,Time ({unit})\ngemm,3\n")
+    assert sum(kernel.seconds for kernel in read(path)) == pytest.approx(seconds)
