@@ -49,11 +49,8 @@ class PowerRow:
 def rows() -> tuple[PowerRow, ...]:
     """Every row of published_runs/energy.yaml with its estimate."""
     data = published("energy")
-    return tuple(
-        _row(run, data["prompts"][run["task"]], *[float(v) for v in values])
-        for run in data["runs"]
-        for values in run["rows"]
-    )
+    prompts, runs = data["prompts"], [(run, values) for run in data["runs"] for values in run["rows"]]
+    return tuple(_row(run, prompts[run["task"]], *map(float, values)) for run, values in runs)
 
 
 def _row(run: Row, prompt: int, batch: float, output: float, watts: float, rate: float, itl_ms: float) -> PowerRow:
@@ -193,16 +190,10 @@ QUANTITIES: dict[str, tuple[Callable[[PowerRow], float], Callable[[PowerRow], tu
     "joules per output token": (lambda row: row.watts * row.devices / row.tokens_per_s, joules),
     "power at the estimated throughput": (lambda row: row.watts, lambda row: _power(row, row.use)),
     "power at the measured throughput": (lambda row: row.watts, lambda row: _power(row, row.measured_use)),
-    "inter-token latency": (
-        lambda row: row.itl_s,
-        lambda row: (row.answer.time_s, row.answer.floor_s, *row.answer.interval_s),
-    ),
+    "inter-token latency": (lambda row: row.itl_s, lambda row: (row.answer.time_s, row.answer.floor_s, *row.answer.interval_s)),
     "throughput": (lambda row: row.tokens_per_s, _rates),
-    "running sequences": (
-        lambda row: row.batch,
-        lambda row: (float(row.answer.batch) * row.replicas, 0.0, row.batch, row.batch),
-    ),
-}
+    "running sequences": (lambda row: row.batch, lambda row: (float(row.answer.batch) * row.replicas, 0.0, row.batch, row.batch)),
+}  # fmt: skip
 
 
 def points(name: str, group: str, found: list[PowerRow]) -> Points:
@@ -216,16 +207,12 @@ def tables() -> list[Table]:
     made, ordered = [], sorted(rows(), key=lambda row: row.group)
     for name, (measured, predicted) in QUANTITIES.items():
         scored = [([r.group] if r.at_fault else [r.group, r.kind], (measured(r), *predicted(r))) for r in ordered]
-        made.append(
-            score(f"energy: {name}", scored, notes("energy"), last=("dense", "MoE"), higher=name == "throughput")
-        )
+        made.append(score(f"energy: {name}", scored, notes("energy"), last=("dense", "MoE"), higher=name == "throughput"))  # fmt: skip
     for name in ("joules per image", "seconds for a batch", "power"):
         runs = [([row.group], image_values(name, row)) for row in image_rows()]
         made.append(score(f"energy: images and video, {name}", runs, notes("diffusion")))
     base = points("power at the measured throughput", "", list(rows()))
     tdp = np.array([row.tdp for row in rows()])
     forms: dict[str, Array] = {"at TDP": tdp, "0.685 of TDP": 0.685 * tdp}
-    others = [
-        replace(base, group=name, expected=value, low=value / 1.27, high=value * 1.27) for name, value in forms.items()
-    ]
+    others = [replace(base, group=name, expected=w, low=w / 1.27, high=w * 1.27) for name, w in forms.items()]
     return [*made, error_table("energy: power without the form", others, notes("energy"), {})]

@@ -348,16 +348,11 @@ def import_catalog(path: Path, provider: str, folder: Path) -> list[str]:
             if o.provider != provider and "prices/" in o.where
         ]  # fmt: skip
         folder.mkdir(parents=True, exist_ok=True)
-        text = yaml.safe_dump(
-            {"sources": {"catalog": f"{path.name} ({day})"}, "offers": [*others, *catalog]},
-            sort_keys=False,
-            allow_unicode=True,
-            width=10000,
-        )
-        write(folder / f"{chip}.yaml", text)
+        table = {"sources": {"catalog": f"{path.name} ({day})"}, "offers": [*others, *catalog]}
+        write(folder / f"{chip}.yaml", yaml.safe_dump(table, sort_keys=False, allow_unicode=True, width=10000))
         made.append(f"{folder / f'{chip}.yaml'}: {plural(len(catalog), 'offer')} of {provider}, {day}")
-    unknown = {row["AcceleratorName"] for row in rows if row["AcceleratorName"]}
-    if unknown := {name for name in unknown if _of_catalog(name) is None}:
+    names = {row["AcceleratorName"] for row in rows if row["AcceleratorName"]}
+    if unknown := {name for name in names if _of_catalog(name) is None}:
         made.append(f"left out, chips that no file describes: {', '.join(sorted(unknown))}")
     return made
 
@@ -387,8 +382,6 @@ def imported(rows: Iterable[dict[str, str]], provider: str, day: str, source: st
         offer: Row = {"provider": provider, "kind": "on-demand", "devices": count, "usd": round(usd, 6)}
         if row.get("SpotPrice"):
             offer["spot"] = round(float(row["SpotPrice"]) / count, 6)
-        more = {"instance": row.get("InstanceType"), "region": row.get("Region")}
-        found.setdefault(chip, []).append(
-            offer | {k: v for k, v in more.items() if v} | {"date": day, "source": "catalog"}
-        )
+        more = {"instance": row.get("InstanceType"), "region": row.get("Region"), "date": day, "source": "catalog"}
+        found.setdefault(chip, []).append(offer | {k: v for k, v in more.items() if v})
     return found
