@@ -56,6 +56,9 @@ def priced(ctx: EstimateContext, layout: Layout, phase: str) -> PhaseAnswer:
 # --- derived quantities of a phase: the rows of specs/quantities with a formula, and their arguments that no answer has -----------
 
 Source = Callable[[EstimateContext, Layout, PhaseAnswer], Number | None]
+Ends = dict[
+    tuple[bool, int, tuple[str, ...]], tuple[Number, Number]
+]  # of an interval over its value, by the kind of quantity
 
 
 def derive(ctx: EstimateContext, layout: Layout, phase: str, answer: PhaseAnswer) -> None:
@@ -64,6 +67,7 @@ def derive(ctx: EstimateContext, layout: Layout, phase: str, answer: PhaseAnswer
     derived: dict[str, Number] = {}
     intervals: dict[str, tuple[Number, Number]] = {}
     arguments: dict[str, Number | None] = {}
+    ends: Ends = {}
 
     def argument(name: str) -> Number | None:
         if name in derived:
@@ -81,29 +85,40 @@ def derive(ctx: EstimateContext, layout: Layout, phase: str, answer: PhaseAnswer
         derived[row.name] = row.formula(*values[: len(row.of)])
         derived |= {name: arguments[name] for name in row.errors}
         if row.errors and not row.detail:
-            low, high = interval(derived[row.name], row, answer, derived)
+            low, high = interval(derived[row.name], row, answer, derived, ends)
             most = argument("power") if row.unit == "W" else None
             intervals[f"{row.name}_interval"] = (low, high if most is None else num.minimum(high, most))
     answer.derived, answer.derived_intervals = derived, intervals
 
 
 def interval(
-    value: Number, row: Quantity, answer: PhaseAnswer, derived: dict[str, Number] | None = None
+    value: Number,
+    row: Quantity,
+    answer: PhaseAnswer,
+    derived: dict[str, Number] | None = None,
+    ends: Ends | None = None,
 ) -> tuple[Number, Number]:
-    """80% interval of a quantity of a phase: that of the time or the rate that it follows, joined with errors of its own."""
-    if row.rate or (row.errors and isinstance(answer, PrefillAnswer)):  # waiting is in its time, and takes no energy
-        base, ends, inverse = answer.tokens_per_s, answer.tokens_per_s_interval, row.time > 0
-    else:
-        base, ends, inverse = answer.time_s, answer.interval_s, row.time < 0
-    low, high = (value * (base / end if inverse else end / base) for end in ends) if row.time else (value, value)
-    low, high = num.minimum(low, high), num.maximum(low, high)
-    known = answer.derived if derived is None else derived
-    for name in row.errors:
-        error = known.get(name, 0.0)
-        together = POWER_AND_RATE if name == "power_error" and isinstance(answer, DecodeAnswer) else 0.0
-        high = roofline.interval_high(value, energy.quotient_error(high / value - 1, error, together))
-        low = roofline.interval_low(value, energy.quotient_error(value / low - 1, error, together), 0.0)
-    return low, high
+    """80% interval of a quantity of a phase: that of the time or the rate that it follows, joined with errors of its own. `ends` keeps what
+    quantities of one kind have in common."""
+    by_rate = row.rate or (
+        row.errors and isinstance(answer, PrefillAnswer)
+    )  # waiting is in its time, and takes no energy
+    ends, kind = {} if ends is None else ends, (bool(by_rate), (row.time > 0) - (row.time < 0), row.errors)
+    if kind not in ends:
+        inverse = (row.time > 0) if by_rate else row.time < 0
+        base, both = (
+            (answer.tokens_per_s, answer.tokens_per_s_interval) if by_rate else (answer.time_s, answer.interval_s)
+        )
+        low, high = (base / end if inverse else end / base for end in both) if row.time else (1.0, 1.0)
+        low, high = num.minimum(low, high), num.maximum(low, high)
+        for name in row.errors:
+            error = (answer.derived if derived is None else derived).get(name, 0.0)
+            together = POWER_AND_RATE if name == "power_error" and isinstance(answer, DecodeAnswer) else 0.0
+            high = roofline.interval_high(1.0, energy.quotient_error(high - 1, error, together))
+            low = roofline.interval_low(1.0, energy.quotient_error(1 / low - 1, error, together), 0.0)
+        ends[kind] = low, high
+    low, high = ends[kind]
+    return value * low, value * high
 
 
 @cache

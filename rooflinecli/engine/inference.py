@@ -164,19 +164,14 @@ def decode(ctx: EstimateContext, layout: Layout) -> DecodeAnswer:
     rate = throughput(ctx, layout, busy, step.seconds)
     devices = layout.tp * layout.cp * layout.pp
     return DecodeAnswer(
-        **_common(ctx, layout, "decode", step, error),
-        flops=flops * layout.dp,
-        batch=busy.batch,
-        max_batch=busy.max_batch,
-        load_kind=busy.kind,
-        tokens_per_s=rate,
-        tokens_per_s_interval=rate_interval(rate, rate_error, step.seconds, _floor(step)),
+        **_common(ctx, layout, "decode", step, error), flops=flops * layout.dp, batch=busy.batch, max_batch=busy.max_batch,
+        load_kind=busy.kind, tokens_per_s=rate, tokens_per_s_interval=rate_interval(rate, rate_error, step.seconds, _floor(step)),
         tokens_per_s_per_user=serving.tokens_per_user(step.seconds),
         mbu=training.memory_bandwidth_utilization(step.costs.bytes, step.seconds, ctx.chip.bandwidth),
         mfu=training.model_flops_utilization(flops, step.seconds, devices, ctx.chip.peak(ctx.formats.compute)),
         speculation=speculation.answer(ctx, layout, serving_load.sequences_per_stage(layout, busy.batch)),
         single_token=_is_single_token(ctx, busy),
-    )
+    )  # fmt: skip
 
 
 def _is_single_token(ctx: EstimateContext, busy: ReplicaLoad) -> bool:

@@ -45,19 +45,13 @@ def fit(request: Request, files: tuple[str, ...] | None = None) -> FitAnswer:
     needed = float(value(base.prompt + base.output))
     engines = dict.fromkeys(request.engine or default_engine_for(file) for file in wanted)
     best = next((f.file for f in sorted(asked, key=lambda f: -f.bytes) if f.fits and f.max_context >= needed), None)
+    capacity, reserve = (float(value(n)) for n in (base.chip.capacity, engine_constant(base, "reserve_bytes", "B")))
     return FitAnswer(
-        schema=SCHEMA,
-        model=FitModel.like(spec, parameters=total),
-        hardware=FitDevice.like(
-            request.hardware,
-            capacity_bytes=float(value(base.chip.capacity)),
-            reserve_bytes=float(value(engine_constant(base, "reserve_bytes", "B"))),
-        ),
-        workload=FitLoad(prompt=value(base.prompt), output=value(base.output), batch=1, engine=base.engine.name),
-        largest=best,
-        files=asked,
+        schema=SCHEMA, model=FitModel.like(spec, parameters=total),
+        hardware=FitDevice.like(request.hardware, capacity_bytes=capacity, reserve_bytes=reserve),
+        workload=FitLoad(prompt=value(base.prompt), output=value(base.output), batch=1, engine=base.engine.name), largest=best, files=asked,
         notes=[note for name in engines for note in foreign(EstimateContext(replace(request, engine=name)))],
-    )
+    )  # fmt: skip
 
 
 def _fitting(request: Request, file: str, total: int) -> FitRow:
@@ -99,12 +93,9 @@ def _timed(ctx: EstimateContext, plan: Layout, line: FitRow) -> FitRow:
     low, high = (1 / float(value(t)) for t in reversed(step.interval_s))
     slow, fast = (float(value(ctx.prompt / t)) for t in reversed(prompt.interval_s))
     return replace(
-        line,
-        decode_tokens_per_s=1 / float(value(step.time_s)),
-        decode_interval_per_s=(low, high),
-        prefill_tokens_per_s=float(value(ctx.prompt / prompt.time_s)),
-        prefill_interval_per_s=(slow, fast),
-    )
+        line, decode_tokens_per_s=1 / float(value(step.time_s)), decode_interval_per_s=(low, high),
+        prefill_tokens_per_s=float(value(ctx.prompt / prompt.time_s)), prefill_interval_per_s=(slow, fast),
+    )  # fmt: skip
 
 
 def default_engine_for(file: str) -> str:
