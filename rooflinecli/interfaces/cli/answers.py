@@ -61,20 +61,17 @@ class Top(Explained):
     # fmt: on
 
 
-def _search(question: Any, how: Any) -> Any:
-    question = _without_sensitivity(question, how)
+def _searched(question: Any, how: Any) -> Any:
+    """Of search, and of rl, whose layouts this process tries alone."""
     with Progress(unit="layouts") as bar:
-        return question.answer(bar.advance, how.workers(question))
+        if isinstance(how, Launched):
+            return question.answer(bar.advance)
+        return _without_sensitivity(question, how).answer(bar.advance, how.workers(question))
 
 
 def _plan(question: Any, how: Any) -> Any:
     with Progress(",".join(question.hw).count(",") + 1, "chips") as bar:
         return question.answer(lambda _: bar.add(1), how.workers(question))
-
-
-def _rl(question: Any, how: Any) -> Any:
-    with Progress(unit="layouts") as bar:
-        return question.answer(bar.advance)
 
 
 def _compare(question: Any, how: Any) -> Any:
@@ -144,7 +141,7 @@ VERBS = {
         "search",
         "results",
         plotted(Study),
-        _search,
+        _searched,
         best=lambda a: next((row.estimate or row.command for row in a.results), ""),
     ),
     "plan": Verb("plan", "rows", plotted(Parallel), _plan, best=lambda a: next((row.command for row in a.sized), "")),
@@ -154,7 +151,7 @@ VERBS = {
     ),
     "fit": Verb("calculators.fit", "files", Delivery, best=lambda a: a.command or ""),
     "ops": Verb("ops", "rows", plotted(Delivery)),
-    "rl": Verb("rl", "parts", Launched, _rl),
+    "rl": Verb("rl", "parts", Launched, _searched),
     "profile": Verb("profile", "kernels", Top, _profile),
     "collective": Verb("calculators.collective"),
     "goodput": Verb("calculators.goodput"),

@@ -61,15 +61,15 @@ def _table(answer: CompareAnswer) -> Table:
             lambda r: NONE if r.relative is None else f"{r.relative:.2f}x{' ~' if r.overlaps_previous else ''}",
             drop=len(others) + 6,
         ),
-        *map(lambda q: Column(_short(q), lambda r: text(r.quantities.get(q), q), drop=dropped[q]), others),
+        *(_quantity(q, dropped[q]) for q in others),
         Column("cost", "usd_per_hour", drop=3),
         Column("bottleneck", lambda r: r.bottleneck or NONE, text=True, drop=1),
     )
     return records(columns, answer.ranked)
 
 
-def _short(quantity: str) -> str:
-    return label(quantity).removesuffix(" tokens")
+def _quantity(name: str, drop: int) -> Column:
+    return Column(label(name).removesuffix(" tokens"), lambda r: text(r.quantities.get(name), name), drop=drop)
 
 
 def _notes(answer: CompareAnswer) -> list[Block]:

@@ -25,12 +25,7 @@ def view(r: RlAnswer) -> Page:
     full = f"memory {percent(r.memory.most_bytes / r.memory.capacity_bytes)} of {text(r.memory.capacity_bytes, 'bytes')} per device"
     sums.append(("limits", f"{longest.part}, {percent(longest.time_s / step.time_s)} of the step; {full}"))
     if r.changes is None:
-        sums.append(
-            (
-                "try",
-                "--changes: what shortens the step, and by how much" if r.memory.fits else "--search: layouts that fit",
-            )
-        )
+        sums.append(("try", "--changes: what shortens the step" if r.memory.fits else "--search: layouts that fit"))
     if run is not None:
         said = f"{plural(run.steps, 'step')}: {text(run.time_s, 'time_s')} ({interval(*run.interval_s, 's')})"
         sums.append(("run", said + (f", {money(run.usd)}" if run.usd else "")))
