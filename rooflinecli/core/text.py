@@ -18,6 +18,11 @@ def plural(count: float, what: str) -> str:
     return f"{count:,.12g} {what}{'' if count == 1 else 's'}"
 
 
+def times(ratio: float) -> str:
+    """'1.25', '2,140': a ratio to three digits, without an exponent."""
+    return f"{float(f'{ratio:.3g}'):,.12g}"
+
+
 def percent(share: float) -> str:
     """'0.34%', '14%', '120%': two digits, and all that stand before the point."""
     percent = 100 * share

@@ -78,13 +78,16 @@ def interval(low: float, high: float, unit: str) -> str:
     if ending and last.endswith(f" {ending}"):
         return f"{start}–{last}"
     if unit == "fraction":
+        if "." in last and "." not in first and low:  # 99.62%: both ends to hundredths
+            first = f"{float(num.value(low)):.2%}"
         return f"{first.removesuffix('%')}–{last}"
     return f"{first}–{last}"
 
 
-def percents(ends: Sequence[float]) -> str:
-    """'72–91%'."""
-    return interval(ends[0], ends[1], "fraction")
+def around(value: object, ends: Sequence[Any] | None, row: Quantity | str) -> str:
+    """'24.8 s (21.8–28.1 s)': a value with its interval, which is left out where both ends are written as the value is."""
+    shown = text(value, row)
+    return shown if ends is None or {text(end, row) for end in ends} == {shown} else f"{shown} ({text(ends, row)})"
 
 
 def to_bound(seconds: float, bound: float | None, word: str = "") -> str:
@@ -96,6 +99,13 @@ def to_bound(seconds: float, bound: float | None, word: str = "") -> str:
     if word or not limited.endswith(f" {unit}"):
         return f"{value} ({word}{limited})"
     return f"{number} ({limited.removesuffix(f' {unit}')}) {unit}"
+
+
+def rate_to_bound(expected: float, bound: float, word: str = "") -> str:
+    """'3.47 (2.95)', with a word '3.47 req/s (2.95 WORD)': requests per second, and those at the bound where they are others."""
+    value, limited = f"{expected:.3g}", f"{bound:.3g}"
+    unit = " req/s" if word else ""
+    return f"{value}{unit}" if limited == value else f"{value}{unit} ({limited}{word})"
 
 
 def binary(size: float) -> str:

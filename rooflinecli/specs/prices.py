@@ -17,6 +17,7 @@ from rooflinecli.specs.name_lookup import first_file, search_path
 from rooflinecli.specs.snapshots import table
 
 KINDS = ("on-demand", "marketplace", "reserved-1y", "reserved-3y", "spot", "ownership")  # the first of a chip is meant
+TERMS = {"reserved-1y": 365 * 86400.0, "reserved-3y": 3 * 365 * 86400.0}  # s that are paid for in any case
 STALE_DAYS = 90
 
 

@@ -240,8 +240,10 @@ def find(path: str) -> Quantity | None:
 
 
 def describe_path(path: str) -> str:
-    """A dotted path in words: `prefill.interval_s.1` is 'the high end of the prefill time'."""
+    """A dotted path in words: `prefill.interval_s.1` is 'the high end of the prefill time', `serve.itl_s` ITL."""
     row, parts = find(path), path.split(".")
+    if parts[0] == "serve" and row is not None:
+        return {"ttft_s": "TTFT", "itl_s": "ITL"}.get(row.name, row.label)
     if not parts[-1].isdigit() or row is None or row.name != "interval_s":
         return path
     return " ".join(["the", "low" if parts[-1] == "0" else "high", "end of the", *_named(path)[:-1], "time"])

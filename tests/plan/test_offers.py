@@ -35,3 +35,10 @@ def test_offers_that_miss_the_deadline_come_last():
     states = [o["meets_deadline"] for o in found]
     assert True in states and False in states and states == sorted(states, reverse=True)
     assert all(o["meets_deadline"] == (12 * DAY / o["goodput"] <= 12.5 * DAY) for o in found)
+
+
+def test_contracts_of_years_are_offered_for_runs_as_long():
+    """A run of 10 days does not pay for three years; one of four years may."""
+    short, long = (planned_offers(H100, 8, 8e9, (days * DAY, days * DAY), 0.99, None, None) for days in (10, 1461))
+    assert short and not any(o["kind"].startswith("reserved") for o in short)
+    assert {o["kind"] for o in long} > {o["kind"] for o in short}

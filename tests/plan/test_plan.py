@@ -334,7 +334,7 @@ def test_why_nothing_keeps_to_a_limit_is_said_in_words_and_units():
     """No first token comes within a microsecond; one device is no devices."""
     serving = ("plan", "llama-3-8b", "--hw", "h100", "--phase", "decode")
     text = " ".join(run_cli(*serving, "--qps", "5", "--slo", "ttft=1ms").out.split())
-    assert re.search(r"serve.ttft_s is \d+\.?\d* ms, wanted <= 1\.000 ms", text), text
+    assert re.search(r"short: TTFT is \d+\.?\d* ms, wanted <= 1\.000 ms", text), text
     text = " ".join(run_cli(*serving, "--qps", "500", "--slo", "itl=100ms", "-n", "1").out.split())
     assert re.search(r"the rate takes \d+ devices, and -n allows 1", text), text
     text = " ".join(run_cli("plan", *RUN, "--hw", "t4", "--deadline", "4d", "-n", "1").out.split())
@@ -345,7 +345,12 @@ def test_why_nothing_keeps_to_a_limit_is_said_in_words_and_units():
 def test_a_neighboring_count_that_is_cheaper_and_faster_is_named():
     ran = run_cli("plan", "llama-3-8b", "--tokens", "1T", "--hw", "h100", "--deadline", "30d")
     text = " ".join(ran.out.split())
-    assert "64 x H100 SXM5 80GB: cheaper and faster at the bound ($" in text and "global batch: 1,024 sequences" in text
+    beaten = re.search(
+        r"64 x H100 SXM5 80GB: cheaper and faster \(\$([\d,]+), .*?, against \$([\d,]+), .*? of 56, all at the pess",
+        text,
+    )
+    assert beaten is not None and int(beaten[1].replace(",", "")) < int(beaten[2].replace(",", ""))
+    assert "the answer is the fewest devices" in text and "global batch: 1,024 sequences" in text
 
 
 @pytest.mark.slow
@@ -412,3 +417,29 @@ def test_a_price_that_is_not_of_the_region_is_noted(verb):
 def test_figures_of_a_system_are_said_to_be_per_device():
     assert "DGX H100 (8 GPUs): per device, 989 TFLOP/s" in run_cli("hardware", "dgx-h100").out
     assert "per device," not in run_cli("hardware", "h100").out.splitlines()[0]
+
+
+def test_a_budget_below_the_flops_at_peak_is_refused_at_once_in_plain_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """6 x 8.03e9 parameters x 100e9 tokens, and attention, at 989 TFLOP/s and the price of the file; no layout is searched."""
+    monkeypatch.setattr(device_counts, "fastest_layout", None)
+    row = asked(*RUN, "--hw", "h100", "--price", "2.5", "--deadline", "4d", "--budget", "5 USD", code=1)["rows"][0]
+    ratio = re.search(r"costs over ([\d,]+) times the budget on any device count", row["infeasible_reason"])
+    least = 6 * 7.5e9 * 100e9 / 989.4e12 / 3600 * 2.5 / 5
+    assert ratio is not None and least < float(ratio[1].replace(",", "")) < 1.3 * least and not row["tried"]
+
+
+def test_what_an_estimate_warns_of_is_said_of_the_best_row_of_a_search_a_plan_and_a_comparison() -> None:
+    """An MFU above every published run; the command printed names listed options, of which none changes nothing."""
+    load = "--batch 512 --seq-len 8k --framework megatron".split()
+    sizes = "--tp 1 --pp 1 --cp 1 --zero 3 --recompute none --micro-batch-size 1".split()
+    for ran in (
+        run_cli("search", "qwen3-14b", "--hw", "h200", "-n", "32", "--phase", "train", *load, *sizes),
+        run_cli("plan", "qwen3-14b", "--hw", "h200", "-n", "8", "--tokens", "30B", "--deadline", "12d", *load, *sizes),
+        run_cli("compare", "qwen3-14b", "--hw", "h200,a100", "-n", "32", "--phase", "train", *load, *sizes),
+    ):
+        text = " ".join(ran.out.replace("\\\n", " ").split())
+        assert "is above every published run known here" in text, text
+        command = re.search(r"best: roofline (estimate .*?--recompute none)", text)
+        if command is not None:
+            assert "--micro-batch-size 1" in command[1] and "sequence-parallel" not in command[1]
+            assert "changes nothing" not in run_cli(*command[1].split()).err

@@ -134,7 +134,7 @@ def test_a_row_says_its_group_and_its_command_prints_its_numbers(cli: Any) -> No
     apart = [row for row in rows if row["layout"]["shard"]]
     assert apart and len(apart) < len(rows)
     for row in rows:
-        said = f"--shard {row['layout']['shard']}" in row["estimate"]
+        said = f"--dp-shard {row['layout']['shard']}" in row["estimate"]
         assert said == (row["layout"]["shard"] is not None)
         found = cli(*shlex.split(row["estimate"])[1:], "--format", "json").json["phases"]["train"]
         same = ("time_s", "floor_s", "interval_s", "mfu", "memory", "communication_s")

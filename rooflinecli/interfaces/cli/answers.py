@@ -71,7 +71,7 @@ def _searched(question: Any, how: Any) -> Any:
 
 def _plan(question: Any, how: Any) -> Any:
     with Progress(",".join(question.hw).count(",") + 1, "chips") as bar:
-        return question.answer(lambda _: bar.add(1), how.workers(question))
+        return question.answer(lambda chip: bar.add(bool(chip)), how.workers(question))
 
 
 def _compare(question: Any, how: Any) -> Any:

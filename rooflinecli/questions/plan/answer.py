@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.parallel_map import Workers
-from rooflinecli.core.text import plural
+from rooflinecli.core.text import plural, times
 from rooflinecli.engine import build_request, option_conflicts
 from rooflinecli.engine.evaluate import interval_bound, token_price_at_qps
 from rooflinecli.formulas import cost, serving
@@ -118,7 +118,7 @@ def plan_chip(asked: PlanTarget, name: str) -> tuple[PlannedChip, int]:
         return none(str(error)), 0
     layouts = int(grid.one.legal.sum())
     if not keep.any():
-        return none(f"no instance meets the SLO; the closest is short by {grid.nearest(worst).shortfall}"), layouts
+        return none(f"no instance meets the SLO; the closest is short: {grid.nearest(worst).shortfall}"), layouts
     row = _row(asked, name, grid.best(keep, 1)[0].layout)
     most = asked.most_devices(name)
     if most is not None and row.devices > most:
@@ -127,10 +127,10 @@ def plan_chip(asked: PlanTarget, name: str) -> tuple[PlannedChip, int]:
     if asked.budget is not None and asked.plan.deadline is not None and row.period_cost_usd is None:
         row.feasible, row.infeasible_reason = False, no_price(row.chip)
     elif asked.budget is not None and row.period_cost_usd is not None and row.period_cost_usd > asked.budget:
-        ratio, devices = row.period_cost_usd / asked.budget, plural(row.devices, "device")
+        ratio, devices = times(row.period_cost_usd / asked.budget), plural(row.devices, "device")
         row.feasible = False
         row.infeasible_reason = (
-            f"costs {ratio:.3g} times the budget on {devices}, the smallest number that carries the rate"
+            f"costs {ratio} times the budget on {devices}, the smallest number that carries the rate"
         )
     return row, layouts
 
@@ -159,13 +159,18 @@ CRITERIA = (
 
 
 def plan(question: Plan, workers: Workers | None, progress: Callable[[str], None]) -> PlanAnswer:
-    """The plan of a training run, or of a service, on every chip, the best first. `progress(chip)` is called after each chip.
+    """The plan of a training run, or of a service, on every chip, the best first. `progress(chip)` is called after each chip, with no name while
+    the layouts of one are searched.
 
     Ranked by cost at the bound, by time where only a budget is given; chips without a price come after those with one,
     infeasible ones last. Raises UsageError for what is wrong with the question.
     """
     asked = target(question)
-    chips = [] if asked.qps is not None else [ChipPlan(asked, name, workers) for name in asked.each]
+    chips = (
+        []
+        if asked.qps is not None
+        else [ChipPlan(asked, name, workers, lambda *_: progress("")) for name in asked.each]
+    )
     rows, layouts = list[PlannedChip](), 0
     try:
         for place, name in enumerate(asked.each):

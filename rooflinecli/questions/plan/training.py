@@ -11,7 +11,7 @@ from functools import cached_property
 
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.parallel_map import Workers
-from rooflinecli.core.text import plural
+from rooflinecli.core.text import plural, times
 from rooflinecli.core.units import duration
 from rooflinecli.engine import build_request, option_conflicts
 from rooflinecli.engine.choose import reach
@@ -132,10 +132,11 @@ def planned_offers(
     preempted_s: float | None,
 ) -> list[RunOffer]:
     """Offers of a chip for a run, those that meet the deadline first, the cheapest first. `run_s`: the run without failures, expected and at
-    the bound that the deadline is held to; `usual`: its goodput where nothing is preempted. Spot only where `preempted_s` is known."""
+    the bound that the deadline is held to; `usual`: its goodput where nothing is preempted. Spot only where `preempted_s` is known; a contract of
+    years only for a run as long."""
     found = []
     for offer in newest(spec):
-        if offer.kind == "spot" and preempted_s is None:
+        if (offer.kind == "spot" and preempted_s is None) or run_s[0] < prices.TERMS.get(offer.kind, 0.0):
             continue
         share = usual if offer.kind != "spot" else goodput(offer, devices, params, preempted_s)
         if not share:
@@ -160,6 +161,7 @@ MOST = 131_072
 BETWEEN = 6  # counts tried between two doublings
 GAIN = 0.97  # a fourfold count that leaves more of the time than this is of no use
 
+Progress = Callable[[int, int], None]
 Ratio = Callable[[int], float]  # count -> what is needed over what is allowed; infinite where nothing fits
 
 
@@ -264,7 +266,8 @@ class DeviceCountResult:
 class ChipPlan:
     """One chip's part of the plan: counts are searched once each and remembered."""
 
-    def __init__(self, asked: PlanTarget, name: str, workers: Workers | None = None):
+    def __init__(self, asked: PlanTarget, name: str, workers: Workers | None = None, alive: Progress | None = None):
+        self.alive = alive
         self.asked, self.name, self.options, self.workers = asked, name, asked.each[name], workers
         self.tried: dict[int, DeviceCountResult] = {}
         self.guesses: dict[int, DeviceCountResult] = {}  # the same under the layouts that an estimate chooses
@@ -279,6 +282,18 @@ class ChipPlan:
         return EstimateContext(self.request).price is not None
 
     @cached_property
+    def device_s(self) -> float:
+        """Device-seconds of the run's model FLOPs at the peak of the chip."""
+        ctx = EstimateContext(self.request)
+        passes = 2 if "lora" in (self.request.recipe or "") else 3  # of frozen weights there are no gradients
+        flops = (
+            passes
+            * ctx.model_flops(ctx.train_batch, ctx.seq, ctx.seq, ctx.seq, decode=False)
+            / (ctx.train_batch * ctx.seq)
+        )
+        return float(flops * (self.request.tokens or 0.0) / ctx.chip.peak(ctx.formats.compute))
+
+    @cached_property
     def interrupted_s(self) -> float | None:
         """Of a device that the price asked for pays for."""
         chosen, preempted = EstimateContext(self.request).offer, self.asked.plan.preempted
@@ -291,7 +306,7 @@ class ChipPlan:
         if devices not in self.tried:
             best, asked = FastestLayout(), self.asked
             try:
-                best = fastest_layout(self.options, devices, asked.bound, asked.plan.where, self.workers)
+                best = fastest_layout(self.options, devices, asked.bound, asked.plan.where, self.workers, self.alive)
             except UsageError as error:
                 if error.option != "n":  # these sizes do not split this count; another may do
                     raise
@@ -353,6 +368,12 @@ class ChipPlan:
     def _chosen(self) -> PlannedChip:
         if self.asked.budget is not None and not self.priced:
             return self._none(no_price(self.name))
+        if self.asked.budget is not None:
+            least = float(cost.run_cost(self.device_s, EstimateContext(self.request).price or 0.0))
+            if least > self.asked.budget:
+                return self._none(
+                    f"costs over {times(least / self.asked.budget)} times the budget on any device count: its FLOPs alone at the peak of the chip"
+                )
         slices, host = self.request.hardware.slices, self.request.hardware.devices_per_host
         network = reach(EstimateContext(self.request))
         most = min(network, MOST, self.asked.most_devices(self.name) or MOST)
@@ -376,12 +397,7 @@ class ChipPlan:
 
     def _enough(self, counts: list[int], deadline_s: float) -> int | None:
         """The least power of two that meets the deadline, which splits into most layouts, then the least count between it and the one below."""
-        ctx = EstimateContext(self.request)
-        flops = 3 * ctx.model_flops(ctx.train_batch, ctx.seq, ctx.seq, ctx.seq, decode=False)
-        flops = float(flops / (ctx.train_batch * ctx.seq) * (self.request.tokens or 0.0))
-        first = math.ceil(
-            scaling.devices_for_deadline(flops, deadline_s, float(ctx.chip.peak(ctx.formats.compute)), MFU)
-        )
+        first = math.ceil(self.device_s / deadline_s / MFU)
         powers = [n for n in counts if n & (n - 1) == 0 or n == counts[-1]]
         enough = min_count(powers, self.over_deadline, first)
         if enough is None:
@@ -459,6 +475,6 @@ class ChipPlan:
         within = self.asked.bound == "pessimistic" and tried.at_bound(BILL, "expected") <= budget
         bound = " at the pessimistic bound, within it by the expected value (--bound expected)" if within else ""
         return self._none(
-            f"costs {self.over_budget(devices):.3g} times the budget on {plural(devices, 'device')}, the cheapest count tried{bound}",
+            f"costs {times(self.over_budget(devices))} times the budget on {plural(devices, 'device')}, the cheapest count tried{bound}",
             tried,
         )

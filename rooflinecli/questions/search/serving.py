@@ -162,6 +162,7 @@ class ServingGrid:
         bound = self.question.request.bound
         used["ttft_at_bound_s"] = interval_bound(used["ttft_s"], "time_s", found.phases["prefill"], bound, True)
         used["itl_at_bound_s"] = interval_bound(used["itl_s"], "time_s", found.phases["decode"], bound, True)
+        used["requests_per_s_at_bound"] = float(self.at_bound("serve.requests_per_s", less=False)[i, j])
         if "decode" not in found.timed:
             used = {name: value for name, value in used.items() if name not in BETWEEN_TOKENS}
         goals = self.question.objectives

@@ -41,6 +41,7 @@ from rooflinecli.questions.search.question import (
 from rooflinecli.questions.search.search_request import TrainingSearchQuestion
 from rooflinecli.questions.sweep.run import SweepBlock, pick
 from rooflinecli.specs.layout import AXES, SIZES
+from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.request import Request
 
 _AXES = ("tp", "dp", "ep", "cp", "pp")
@@ -349,13 +350,18 @@ class FastestLayout:
 
 
 def fastest_layout(
-    options: Options, devices: int, bound: str, where: Sequence[str] = (), workers: Workers | None = None
+    options: Options,
+    devices: int,
+    bound: str,
+    where: Sequence[str] = (),
+    workers: Workers | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> FastestLayout:
     """The fastest of every layout at the bound. Raises UsageError for sizes that do not split the devices."""
     asks = search_request.question(
         {**options, "n": str(devices), "phase": "train", "bound": bound}, "time", list(where)
     )
-    found = search(asks, None, workers)
+    found = search(asks, progress, workers)
     best = found.top(1)
     if not best:
         return FastestLayout(found.layouts)
@@ -436,10 +442,9 @@ def command(question: TrainingSearchQuestion, layout: TrainingLayout) -> str:
     chosen = ("tp", "pp", "dp", "zero", "micro_batch", *(("ep",) if mixture else ()))  # by the estimate where left out
     for name in _FLAGS:
         value = getattr(layout, name)
-        if name == "sequence_parallel":
-            words.append("--sequence-parallel" if value else "--no-sequence-parallel")
-        elif value is not None and (value != 1 or name in chosen):
-            words.append(f"--{name.replace('_', '-')} {value}")
+        shown = layout.tp > 1 or value if name == "sequence_parallel" else value is not None and value != 1
+        if shown or name in chosen:
+            words += OPTIONS[name.replace("_", "-")].words(value)
     return " ".join(words)
 
 

@@ -14,6 +14,7 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
 from rooflinecli.core.record import Quantities
+from rooflinecli.core.text import plural
 from rooflinecli.formulas import cost, counts, serving
 from rooflinecli.formulas import speculation as spec
 from rooflinecli.questions.question import Question, calculators, is_number
@@ -247,7 +248,11 @@ class Own(Question[Quantities]):
             break_even_date=self._date(when), break_even_earliest=self._date(ends[0]) if both else None,
             break_even_latest=self._date(ends[1]) if both else None, break_even_s_interval=ends if both else None,
             owning_pays=bool(num.value(when) < self.life), published_usd_per_hour=tuple(owned[:2]) if owned else None,
-            notes=["Space, staff, network and interest are left out; published figures have them."],
+            notes=[
+                *([f"Capex: mean of what {plural(len(implied), 'published cost')} of owning the chip imply ({', '.join(f'{o.provider} {o.date}, {o.where}' for _, o in implied)})."] if implied else []),
+                "The break-even counts continuous use: hours in which nothing would have been rented postpone it.",
+                "Space, staff, network and interest are left out; published figures have them.",
+            ],
         )
 
     def _date(self, seconds: Quantity) -> str | None:

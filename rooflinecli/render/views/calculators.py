@@ -30,7 +30,7 @@ from rooflinecli.render.blocks import (
     page,
     records,
 )
-from rooflinecli.render.numbers import NONE, interval, percent, percents, text
+from rooflinecli.render.numbers import NONE, around, percent, text
 
 if TYPE_CHECKING:  # they read YAML, which a small question need not
     from rooflinecli.questions.estimate.answer_types import EstimateAnswer
@@ -55,8 +55,8 @@ def collective(r: CollectiveAnswer) -> Page:
     return page(
         [
             Headline(
-                f"{r.op} of {text(r.bytes, 'bytes')} over {plural(r.devices, 'device')} of {r.hardware.name}: {text(r.time_s, 'time_s')} "
-                f"({interval(*r.interval_s, 's')}) by {r.algorithm}; {r.bottleneck} bound"
+                f"{r.op} of {text(r.bytes, 'bytes')} over {plural(r.devices, 'device')} of {r.hardware.name}: "
+                f"{around(r.time_s, r.interval_s, 'time_s')} by {r.algorithm}; {r.bottleneck} bound"
                 if r.levels
                 else f"{r.op} on {plural(r.devices, 'device')} of {r.hardware.name}: nothing is sent; {text(r.time_s, 'time_s')}"
             ),
@@ -137,7 +137,7 @@ def _ranking(rows: Sequence[Record], name: str, read: str) -> Table:
 def goodput(r: Quantities) -> Page:
     """Goodput in a line, then what it follows from."""
     headline = (
-        f"{plural(r.devices, 'device')}: training goodput {percent(r.goodput)} ({percents(r.goodput_interval)}), checkpoints every "
+        f"{plural(r.devices, 'device')}: training goodput {around(r.goodput, r.goodput_interval, 'headroom_fraction')}, checkpoints every "
         f"{text(r.interval_s, 'checkpoint_s')}"
     )
     best = (
@@ -146,7 +146,7 @@ def goodput(r: Quantities) -> Page:
         else f"best: every {text(r.daly_interval_s, 'checkpoint_s')}"
     )
     rows = [
-        ("failures", f"one every {text(r.mtbf_s, 'mtbf_s')} ({text(r.mtbf_interval_s, 'mtbf_s')})"),
+        ("failures", f"one every {around(r.mtbf_s, r.mtbf_interval_s, 'mtbf_s')}"),
         (
             "checkpoints",
             f"{text(r.checkpoint_s, 'checkpoint_s')} each, {percent(r.checkpoint_overhead)} of the time; {best}",
@@ -160,7 +160,7 @@ def goodput(r: Quantities) -> Page:
         rows.append(
             (
                 "run",
-                f"{text(r.run_s, 'run_s')} ({text(r.run_interval_s, 'run_s')}) with {plural(round(r.failures), 'failure')}",
+                f"{around(r.run_s, r.run_interval_s, 'run_s')} with {plural(round(r.failures), 'failure')}",
             )
         )
     if (log := r.get("logged")) is not None:
@@ -204,6 +204,7 @@ _CALLED = {
     "bound": "bottleneck",
     "bound_by": "time over the next resource",
     "interval_s": "80% interval",
+    "published_usd_per_hour": "10–90% of published offers of owning",
     "pflop_s_days": "PFLOP/s-days",
 }
 

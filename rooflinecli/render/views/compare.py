@@ -10,8 +10,8 @@ from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.multi_chip import remedy
 from rooflinecli.questions.sensitivity.answer_types import SensitivityAnswer, Tornado, TornadoRow, Value
 from rooflinecli.render.blocks import Block, Column, Headline, Page, Pairs, Prose, Table, labelled, page, records
-from rooflinecli.render.numbers import NONE, label, layout, money, percent, text
-from rooflinecli.render.views.estimate import limits
+from rooflinecli.render.numbers import NONE, around, label, layout, money, percent, text
+from rooflinecli.render.views.estimate import limits, notes
 
 BOUNDS = {"pessimistic": "the pessimistic bound", "expected": "the expected value", "floor": "the floor"}
 
@@ -23,7 +23,7 @@ def view(answer: CompareAnswer, estimate: EstimateAnswer | None = None) -> Page:
         [Headline(_headline(answer, best), (best.name,) if best else ())],
         [_table(answer)] if best else [],
         _notes(answer),
-        [Pairs(limits(estimate))] if estimate is not None else [],
+        [Pairs(limits(estimate)), *notes(estimate)] if estimate is not None else [],
         labelled("best", best.command) if best and best.command else [],
         tornado(answer.tornado) if answer.tornado is not None else [],
         details=[labelled(f"{row.rank}", row.command) for row in answer.ranked[1:] if row.command],
@@ -37,8 +37,7 @@ def _headline(answer: CompareAnswer, best: ComparedChip | None) -> str:
         return f"{basis}: infeasible on every chip"
     order = "higher" if answer.better == "more" else "lower"
     rank = f"ranked by {BOUNDS[answer.bound]} ({order} is better)"
-    interval = f" ({text(best.interval, answer.rank)})" if best.interval else ""
-    return f"{basis}: {best.name} is best, {label(answer.rank)} {text(best.value, answer.rank)}{interval}; {rank}"
+    return f"{basis}: {best.name} is best, {label(answer.rank)} {around(best.value, best.interval or None, answer.rank)}; {rank}"
 
 
 def _table(answer: CompareAnswer) -> Table:

@@ -11,7 +11,7 @@ from rooflinecli.core.units import count, si
 from rooflinecli.engine import evaluate, phase_answer
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer, PriceAnswer, TriedChange, Workload
 from rooflinecli.render.blocks import Block, Column, Headline, Note, Page, Pairs, Prose, Table, page, records
-from rooflinecli.render.numbers import NONE, amount, devices, interval, money, percent, rate, text
+from rooflinecli.render.numbers import NONE, amount, around, devices, interval, money, percent, rate, text
 from rooflinecli.specs.prices import STALE_DAYS
 from rooflinecli.specs.quantities import DERIVED, Quantity
 
@@ -139,7 +139,7 @@ def _too_large(answer: EstimateAnswer) -> set[str]:
 def _serving(answer: EstimateAnswer, phases: Mapping[str, phase_answer.PhaseAnswer]) -> str:
     work, (name, last) = answer.workload, [*phases.items()][-1]
     times = ", ".join(
-        f"{_timed(work, phase)} {text(p.time_s, 'time_s')} ({text(p.interval_s, 'interval_s')})"
+        f"{_timed(work, phase)} {around(p.time_s, p.interval_s, 'time_s')}"
         for phase, p in phases.items()
         if phase in answer.timed
     )
@@ -175,8 +175,8 @@ def _training(answer: EstimateAnswer) -> str:
         spent = "" if answer.cost.elapsed_usd is None else f" and {money(float(answer.cost.elapsed_usd))}"
         run += f" (with failures {text(phase.elapsed_s, 'time_s')}{spent}, {text(phase.elapsed_interval_s, 'time_s')})"
     return (
-        f"step {text(phase.time_s, 'time_s')} "
-        f"({text(phase.interval_s, 'interval_s')}), {rate(float(phase.tokens_per_s))}, MFU {percent(float(phase.mfu))}{run}; {phase.bottleneck} bound."
+        f"step {around(phase.time_s, phase.interval_s, 'time_s')}, "
+        f"{rate(float(phase.tokens_per_s))}, MFU {percent(float(phase.mfu))}{run}; {phase.bottleneck} bound."
     )
 
 
@@ -349,17 +349,19 @@ def _gap(answer: EstimateAnswer) -> list[Block]:
     return [Prose(head, style="dim"), *(Prose(f"- {line}", indent=2) for line in lines)]
 
 
+def notes(answer: EstimateAnswer) -> list[Block]:
+    """What an answer warns of, here and of the best row of another verb."""
+    large = tuple(f"{phase}: " for phase in _too_large(answer))  # what is said of them is that they do not fit
+    return [Prose(f"note: {line}", indent=2) for line in answer.notes or () if not large or not line.startswith(large)]
+
+
 def _notes(answer: EstimateAnswer) -> list[Block]:
     measured = [
         f"measured {name}: {text(phase.measured_time_s, 'time_s')}, {phase.measured_time_s / float(num.value(phase.time_s)) - 1:+.0%} against expected"
         for name, phase in answer.phases.items()
         if phase.measured_time_s is not None
     ]
-    large = tuple(f"{phase}: " for phase in _too_large(answer))  # what is said of them is that they do not fit
-    notes: list[Block] = [
-        Prose(f"note: {line}", indent=2) for line in answer.notes or () if not large or not line.startswith(large)
-    ]
-    return [*notes, *(Prose(line, indent=2) for line in measured), Note("; ".join(_workload(answer)))]
+    return [*notes(answer), *(Prose(line, indent=2) for line in measured), Note("; ".join(_workload(answer)))]
 
 
 def _workload(answer: EstimateAnswer) -> list[str]:

@@ -11,9 +11,9 @@ from rooflinecli.questions.hardware.answer import HALF
 from rooflinecli.questions.multi_chip import remedy
 from rooflinecli.questions.plan import question as types
 from rooflinecli.render.blocks import Block, Column, Headline, Page, Pairs, Prose, labelled, page, records
-from rooflinecli.render.numbers import NONE, layout, money, percent, text, to_bound
+from rooflinecli.render.numbers import NONE, around, layout, money, percent, rate_to_bound, text, to_bound
 from rooflinecli.render.views.compare import BOUNDS
-from rooflinecli.render.views.estimate import limits
+from rooflinecli.render.views.estimate import limits, notes
 
 _TRAINING = (
     Column("", lambda r: str(r.rank)),
@@ -56,7 +56,9 @@ def _service(layout_first: bool) -> tuple[Column, ...]:
         Column("instances", lambda r: f"{r.numbers.instances} x {r.numbers.layout.batch:g}"),
         Column("TTFT (to)", lambda r: to_bound(r.numbers.ttft_s, r.numbers.interval_ttft_s[1])),
         Column("ITL (to)", _itl, optional=True),
-        Column("req/s (of max)" if layout_first else "max req/s", lambda r: _rate(r), drop=0 if layout_first else 3),
+        Column(
+            "req/s (at bound)" if layout_first else "max req/s (to)", lambda r: _rate(r), drop=0 if layout_first else 3
+        ),
         Column("cost", "usd_per_hour"),
         Column("$/M output at max", "numbers.usd_per_million_output_tokens", drop=2),
         *(
@@ -75,7 +77,7 @@ def _itl(row: types.ServingChip) -> str:
 def _rate(row: object) -> str:
     """Requests per second that a service sustains; of a placed model those that it is asked for too."""
     if isinstance(row, types.ServingChip):
-        return f"{row.numbers.requests_per_s:.3g}"
+        return rate_to_bound(row.numbers.requests_per_s, row.numbers.requests_per_s_interval[0])
     return f"{row.qps:.3g} of {row.requests_per_s_at_bound:.3g}"  # type: ignore[attr-defined]
 
 
@@ -113,7 +115,7 @@ def view(answer: types.PlanAnswer, estimate: EstimateAnswer | None = None) -> Pa
     return page(
         [Headline(_headline(answer, rows), tuple(row.hardware for row in rows[:1]))],
         [records(_SERVING if isinstance(answer, types.ServingPlan) else _TRAINING, rows)] if rows else [],
-        [Pairs(limits(estimate))] if estimate is not None else [],
+        [Pairs(limits(estimate)), *notes(estimate)] if estimate is not None else [],
         *(labelled("best", row.command) for row in rows[:1]),
         _notes(answer, offers, estimate),
         details=[
@@ -121,7 +123,7 @@ def view(answer: types.PlanAnswer, estimate: EstimateAnswer | None = None) -> Pa
             [
                 Prose(note, 2)
                 for row in rows[1:]
-                if isinstance(row, types.TrainingChip) and (note := _cheaper_and_faster(row))
+                if isinstance(row, types.TrainingChip) and (note := _cheaper_and_faster(row, answer.bound))
             ],
             *(labelled(f"{row.rank}", row.command) for row in rows[1:]),
             [records(_OFFERS, [*offers[:_SHOWN], *(o for o in offers[_SHOWN:] if o.kind == "spot")])] if offers else [],
@@ -139,7 +141,7 @@ def _headline(answer: types.PlanAnswer, rows: list[types.SizedChip]) -> str:
     if isinstance(best, types.TrainingChip):
         usd = "" if best.elapsed_usd is None else f", {money(best.elapsed_usd)}"
         found += (
-            f", {text(best.elapsed_s, 'run_s')} ({text(best.elapsed_interval_s, 'run_s')}){usd}, "
+            f", {around(best.elapsed_s, best.elapsed_interval_s, 'run_s')}{usd}, "
             f"goodput {percent(best.goodput)}, MFU {percent(best.mfu)}"
         )
     elif isinstance(best, types.ServingChip) and isinstance(answer, types.ServingPlan):
@@ -173,7 +175,7 @@ def _energy(joules: float | None) -> str:
     return f"{joules / 3.6e9:,.3g} MWh" if joules < 3.6e12 else f"{joules / 3.6e12:,.3g} GWh"
 
 
-def _cheaper_and_faster(row: types.TrainingChip) -> str:
+def _cheaper_and_faster(row: types.TrainingChip, bound: str) -> str:
     """The nearest count tried that beats the chosen one in time and cost, both at the bound; empty where there is none."""
     better = [
         (devices, usd, run_s)
@@ -184,21 +186,24 @@ def _cheaper_and_faster(row: types.TrainingChip) -> str:
     if not better:
         return ""
     devices, usd, run_s = min(better)
-    return f"{devices:,} x {row.hardware}: cheaper and faster at the bound ({money(usd)}, {text(run_s, 'run_s')})"
+    own = f"{money(row.cost_at_bound_usd or 0.0)}, {text(row.time_at_bound_s, 'run_s')}"
+    return (
+        f"{devices:,} x {row.hardware}: cheaper and faster ({money(usd)}, {text(run_s, 'run_s')}, against {own} of {row.devices:,}, all at "
+        f"{BOUNDS[bound]}); the answer is the fewest devices that meet the deadline"
+    )
 
 
 def _notes(answer: types.PlanAnswer, offers: list[types.RunOffer], estimate: EstimateAnswer | None) -> list[Block]:
     found = [f"{row.hardware}: infeasible, {row.infeasible_reason}" for row in answer.rows if not row.feasible]
-    if estimate is not None and isinstance(train := estimate.phases.get("train"), TrainAnswer):
-        work, batch = estimate.workload, train.launched_batch
-        rounded = "" if batch == work.train_batch else f", launched as {batch:,}"
-        found.append(f"global batch: {work.train_batch:,g} sequences of {work.seq:,g} tokens{rounded} (--batch, --seq)")
+    if estimate is not None and isinstance(estimate.phases.get("train"), TrainAnswer):
+        work = estimate.workload
+        found.append(f"global batch: {work.train_batch:,g} sequences of {work.seq:,g} tokens (--batch, --seq)")
     if estimate is not None and estimate.workload.matmul_dtype not in HALF:
         work = estimate.workload
         found.append(
             f"weights in {work.weight_dtype}, matmuls at the {work.matmul_dtype} peak (--dtype, --weight-dtype)"
         )
-    found += [_cheaper_and_faster(row) for row in answer.sized[:1] if isinstance(row, types.TrainingChip)]
+    found += [_cheaper_and_faster(row, answer.bound) for row in answer.sized[:1] if isinstance(row, types.TrainingChip)]
     if offers:
         offer = offers[0]
         usd = f"{money(offer.elapsed_usd)} at {text(offer.usd_per_device_hour, 'usd_per_hour')}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rooflinecli.core.text import plural
 from rooflinecli.questions.rl.answer_types import RlAnswer, RoleMemory
 from rooflinecli.render.blocks import Column, Headline, Note, Page, Pairs, Prose, Table, page, records
-from rooflinecli.render.numbers import NONE, amount, devices, error, interval, money, percent, rate, text
+from rooflinecli.render.numbers import NONE, amount, around, devices, error, money, percent, rate, text
 
 _SHOWN = 12  # layouts of a search
 
@@ -27,7 +27,7 @@ def view(r: RlAnswer) -> Page:
     if r.changes is None:
         sums.append(("try", "--changes: what shortens the step" if r.memory.fits else "--search: layouts that fit"))
     if run is not None:
-        said = f"{plural(run.steps, 'step')}: {text(run.time_s, 'time_s')} ({interval(*run.interval_s, 's')})"
+        said = f"{plural(run.steps, 'step')}: {around(run.time_s, run.interval_s, 'time_s')}"
         sums.append(("run", said + (f", {money(run.usd)}" if run.usd else "")))
     measured = None
     if step.measured_s is not None:
@@ -40,7 +40,7 @@ def view(r: RlAnswer) -> Page:
             Headline(
                 f"{r.model}, {r.algorithm}, {plural(load['prompts'], 'prompt')} x {plural(load['samples'], 'sample')} on {r.hardware}, {r.mode}: "
                 f"{'' if r.memory.fits else 'does not fit; it would take '}"
-                f"{text(step.time_s, 'time_s')} per step ({interval(*step.interval_s, 's')}), floor {text(step.floor_s, 'floor_s')}",
+                f"{around(step.time_s, step.interval_s, 'time_s')} per step, floor {text(step.floor_s, 'floor_s')}",
                 (r.model, r.hardware),
             ),
             measured,

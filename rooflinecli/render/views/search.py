@@ -13,9 +13,20 @@ from rooflinecli.questions.multi_chip import remedy
 from rooflinecli.questions.search import question as types
 from rooflinecli.questions.simulate.question import Numbers
 from rooflinecli.render.blocks import Block, Column, Headline, Note, Page, Pairs, Prose, Table, labelled, page, records
-from rooflinecli.render.numbers import NONE, devices, interval, label, layout, percent, rate, text, to_bound
+from rooflinecli.render.numbers import (
+    NONE,
+    around,
+    devices,
+    label,
+    layout,
+    percent,
+    rate,
+    rate_to_bound,
+    text,
+    to_bound,
+)
 from rooflinecli.render.views.compare import BOUNDS, tornado
-from rooflinecli.render.views.estimate import limits
+from rooflinecli.render.views.estimate import limits, notes
 from rooflinecli.specs.quantities import AT_QPS
 
 Row = types.TrainingRow | types.ServingRow
@@ -39,8 +50,8 @@ def view(answer: types.SearchAnswer, estimate: EstimateAnswer | None = None) -> 
     return page(
         [Headline(headline, (answer.model, answer.hardware)), Prose(_counts(answer), style="dim")],
         [_table(answer)] if rows else [],
-        [Pairs(limits(estimate))] if estimate is not None else [],
-        [*_unsupported(rows[:1]), *(labelled("best", rows[0].estimate or rows[0].command) if rows else [])],
+        [Pairs(limits(estimate)), *notes(estimate)] if estimate is not None else _unsupported(rows[:1]),
+        labelled("best", rows[0].estimate or rows[0].command) if rows else [],
         [
             Prose(f"{rank_label(row, i)} simulated: {_simulated(row.simulate)}")
             for i, row in enumerate(rows, 1)
@@ -48,9 +59,7 @@ def view(answer: types.SearchAnswer, estimate: EstimateAnswer | None = None) -> 
         ],
         apart if answer.chips is None else [],
         _chips(answer, rows),
-        [*labelled("nearest layout", miss.estimate or miss.command), Prose(f"short by {miss.shortfall}")]
-        if miss
-        else [],
+        [*labelled("nearest layout", miss.estimate or miss.command), Prose(f"short: {miss.shortfall}")] if miss else [],
         _elasticities(answer),
         tornado(answer.tornado) if answer.tornado is not None else [],
         details=[
@@ -137,7 +146,7 @@ def _training_headline(answer: types.TrainingSearch) -> str:
         return _infeasible(answer)
     best = answer.results[0]
     return (
-        f"{answer.model} on {_chosen(answer)}: {devices(best.layout)}, step {text(best.time_s, 'time_s')} ({interval(*best.interval_s, 's')}), "
+        f"{answer.model} on {_chosen(answer)}: {devices(best.layout)}, step {around(best.time_s, best.interval_s, 'time_s')}, "
         f"{rate(best.tokens_per_s)}, MFU {percent(best.mfu)}; {_goal(answer)}"
     )
 
@@ -155,7 +164,7 @@ def _serving_headline(answer: types.ServingSearch) -> str:
     between = "".join(f"{label} {_latency(best, name, 'to ')}, " for label, name in latencies.items())
     return (
         f"{answer.model} on {_chosen(answer)}: {plural(s['instances'], 'instance')} of {devices(best.layout)}, {_batch(best.layout)}: "
-        f"{between}max {s['requests_per_s']:.3g} req/s{price}; {_goal(answer)}"
+        f"{between}max {_requests(best, ' at the bound')}{price}; {_goal(answer)}"
     )
 
 
@@ -174,7 +183,7 @@ _SERVING = (
     Column("devices", lambda r: f"{r.serve['devices']:g}", drop=1),
     Column("TTFT (to)", lambda r: _latency(r, "ttft"), drop=3),
     Column("ITL (to)", lambda r: _latency(r, "itl"), optional=True),
-    Column("max req/s", lambda r: f"{r.serve['requests_per_s']:.3g}", drop=2),
+    Column("max req/s (to)", lambda r: _requests(r), drop=2),
     Column("$/M in+out", "serve.usd_per_million_tokens", drop=4),
 )
 
@@ -183,6 +192,11 @@ def _latency(row: types.ServingRow, name: str, separator: str = "") -> str:
     """A latency, and the value at which it was limited and ranked where that is another."""
     found = row.serve.get(f"{name}_s")
     return NONE if found is None else to_bound(found, row.serve.get(f"{name}_at_bound_s"), separator)
+
+
+def _requests(row: types.ServingRow, word: str = "") -> str:
+    """The most requests per second, and those at the bound."""
+    return rate_to_bound(row.serve["requests_per_s"], row.serve["requests_per_s_at_bound"], word)
 
 
 def _table(answer: types.SearchAnswer) -> Table:
@@ -257,7 +271,7 @@ def _chips(answer: types.SearchAnswer, rows: list[Row]) -> list[Block]:
     for chip in answer.chips or ():
         if not chip.feasible:
             miss = chip.nearest_miss if isinstance(chip, types.ChipSearch) else None
-            why = chip.infeasible_reason or (f"short by {miss.shortfall}" if miss else "nothing fits")
+            why = chip.infeasible_reason or (f"short: {miss.shortfall}" if miss else "nothing fits")
             found.append(Prose(f"{chip.chip}: infeasible, {why}", indent=2))
     shown = {row.chip for row in rows}
     unpriced = [chip for chip in answer.unpriced or () if chip in shown]

@@ -9,7 +9,7 @@ from rooflinecli.core.units import count
 from rooflinecli.questions.estimate.answer_types import TriedChange
 from rooflinecli.questions.simulate.question import SimulateAnswer, SloAnswer, StudyAnswer
 from rooflinecli.render.blocks import Column, Headline, Note, Page, Pairs, Prose, Table, page, records
-from rooflinecli.render.numbers import layout, money, percent, percents, text
+from rooflinecli.render.numbers import layout, money, percent, text
 from rooflinecli.render.views.estimate import tried
 from rooflinecli.specs.quantities import QUANTITIES
 
@@ -63,7 +63,7 @@ def _title(answer: SimulateAnswer) -> str:
     sizes = layout(answer.layout.to_dict()) if answer.layout.devices > 1 else "one device"
     requests = f"{count(values['requests'])} request{'s' if values['requests'] != 1 else ''}"
     found = [
-        f"{label} {text(values[f'{name}_p50_s'], 'time_s')} (p99 {text(values[f'{name}_p99_s'], 'time_s')})"
+        f"{label} p50 {text(values[f'{name}_p50_s'], 'time_s')} (p99 {text(values[f'{name}_p99_s'], 'time_s')})"
         for name, label in (("ttft", "TTFT"), ("itl", "ITL"))
         if values.get(f"{name}_p50_s") is not None
     ]
@@ -108,8 +108,10 @@ def _limits(answer: SimulateAnswer, changes: Sequence[TriedChange]) -> list[tupl
         said = f"{sum(t.met for t in slo.targets)} of {len(slo.targets)} targets"
     else:
         ends = answer.interval.get("slo_attainment")
-        between = f" ({percents(ends)})" if ends else ""
-        said = f"attainment {values['slo_attainment']:.2%}{between}, target {100 * slo.target:.4g}%"
+        shown = f"{values['slo_attainment']:.2%}"
+        low, high = (f"{end:.2%}" for end in ends or (values["slo_attainment"],) * 2)
+        between = "" if {low, high} == {shown} else f" ({low.removesuffix('%')}–{high})"
+        said = f"attainment {shown}{between}, target {100 * slo.target:.4g}%"
     gap = "; itl is the mean gap of a request, its TPOT" if any("itl" in t.limits for t in slo.targets) else ""
     return [*rows, ("SLO", f"{'met' if slo.met else 'missed'}: {said}{gap}")]
 
