@@ -428,6 +428,35 @@ def test_a_budget_below_the_flops_at_peak_is_refused_at_once_in_plain_digits(mon
     assert ratio is not None and least < float(ratio[1].replace(",", "")) < 1.3 * least and not row["tried"]
 
 
+def test_a_layout_that_the_framework_named_has_no_flag_for_is_said_where_it_is_best() -> None:
+    """Megatron's launches have no flag for a shard group: what `--emit megatron` refuses of the command printed."""
+    sizes = "--tp 1 --pp 1 --cp 1 --zero 3 --recompute none --micro-batch-size 1".split()
+    ask = [
+        "search",
+        "qwen3-14b",
+        "--hw",
+        "h200",
+        "-n",
+        "32",
+        "--phase",
+        "train",
+        "--batch",
+        "512",
+        "--seq-len",
+        "8k",
+        *sizes,
+    ]
+    text = " ".join(run_cli(*ask, "--framework", "megatron").out.replace("\\\n", " ").split())
+    command = re.search(r"best: roofline (estimate .*?--recompute none)", text)
+    assert command is not None and "--dp-shard 16: Megatron Core 0.20 has no flag for it in this layout" in text, text
+    refused = run_cli(*command[1].split(), "--emit", "megatron")
+    assert refused.code == 1 and "--dp-shard 16: Megatron Core 0.20 has no flag for it in this layout" in " ".join(
+        refused.err.split()
+    )
+    assert "has no flag" not in " ".join(run_cli(*ask, "--framework", "megatron", "--dp-shard", "32").out.split())
+    assert "has no flag" not in " ".join(run_cli(*ask).out.split())
+
+
 def test_what_an_estimate_warns_of_is_said_of_the_best_row_of_a_search_a_plan_and_a_comparison() -> None:
     """An MFU above every published run; the command printed names listed options, of which none changes nothing."""
     load = "--batch 512 --seq-len 8k --framework megatron".split()

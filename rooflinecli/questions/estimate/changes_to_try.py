@@ -11,6 +11,7 @@ from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.phase_answer import LayoutAnswer, PhaseAnswer
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer, TriedChange
+from rooflinecli.questions.estimate.emit import left_out
 from rooflinecli.specs.flag_text import estimate_options
 from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.request import Request
@@ -27,9 +28,16 @@ def changes(options: Mapping[str, object], answer: EstimateAnswer, more_devices:
 
 
 def of_command(command: str, more_devices: bool) -> EstimateAnswer | None:
-    """The estimate that a command of another answer prints, with the changes; None for a command that is no estimate."""
+    """The estimate that a command of another answer prints, with the changes, and a note of what the framework's launches cannot say;
+    None for a command that is no estimate."""
     words = command.removeprefix("roofline estimate ")
-    return None if words == command else answered(estimate_options("command", words), more_devices)
+    if words == command:
+        return None
+    options = estimate_options("command", words)
+    found = answered(options, more_devices)
+    if "software" in build_request.named(options) and (sentence := left_out(options, found)):
+        found.notes = [*(found.notes or ()), f"train: {sentence}, so --emit refuses it without --partial"]
+    return found
 
 
 def answered(options: Mapping[str, object], more_devices: bool = True) -> EstimateAnswer:

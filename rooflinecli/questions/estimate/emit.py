@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from rooflinecli.core.errors import UsageError
+from rooflinecli.core.errors import RooflineError, UsageError
 from rooflinecli.core.num import Number
 from rooflinecli.engine import build_request
 from rooflinecli.engine.phase_answer import TrainAnswer
@@ -47,6 +47,21 @@ def launch(
             f"flags that set nothing of the estimate are left out of the launch, give them yourself: {emitted.dropped}"
         )
     return emitted
+
+
+def left_out(options: Mapping[str, object], result: EstimateAnswer) -> str:
+    """What of a training layout the launches of the framework that is named have no flag for, as `--emit` says it; empty where none are written."""
+    given = build_request.named(dict(options))
+    framework = str(given.get("software") or "").partition("+")[0]
+    train = result.phases.get("train")
+    if framework not in emit.tools() or not isinstance(train, TrainAnswer):
+        return ""
+    model, seq = _model(given, result), _whole(result.workload.seq)
+    layout = {**train.layout_of_phase.options(True), "batch": train.launched_batch, "seq": seq, "phase": ["train"]}
+    try:
+        return emit.emit(framework, {"dtype": result.workload.dtype, **given, "model": model, **layout}).left_out
+    except RooflineError:  # a model or work that no launch is written for
+        return ""
 
 
 def resolved_options(options: Mapping[str, object], result: EstimateAnswer, trains: bool) -> dict[str, object]:
