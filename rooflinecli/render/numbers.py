@@ -101,7 +101,7 @@ def to_bound(seconds: float, bound: float | None, word: str = "") -> str:
     return f"{number} ({limited.removesuffix(f' {unit}')}) {unit}"
 
 
-def rate_to_bound(expected: float, bound: float, word: str = "") -> str:
+def rate_bound(expected: float, bound: float, word: str = "") -> str:
     """'3.47 (2.95)', with a word '3.47 req/s (2.95 WORD)': requests per second, and those at the bound where they are others."""
     value, limited = f"{expected:.3g}", f"{bound:.3g}"
     unit = " req/s" if word else ""

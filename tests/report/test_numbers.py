@@ -5,7 +5,7 @@ from __future__ import annotations
 from conftest import run_cli
 
 from rooflinecli.core.text import times
-from rooflinecli.render.numbers import around, interval, rate_to_bound
+from rooflinecli.render.numbers import around, interval, rate_bound
 
 
 def test_an_interval_that_is_written_as_its_value_is_left_out() -> None:
@@ -20,8 +20,8 @@ def test_both_ends_of_a_fraction_near_one_have_the_same_digits() -> None:
 
 
 def test_a_rate_names_what_it_is_at_the_bound() -> None:
-    assert rate_to_bound(3.472, 2.951) == "3.47 (2.95)" and rate_to_bound(3.472, 3.471) == "3.47"
-    assert rate_to_bound(3.472, 2.951, " at the bound") == "3.47 req/s (2.95 at the bound)"
+    assert rate_bound(3.472, 2.951) == "3.47 (2.95)" and rate_bound(3.472, 3.471) == "3.47"
+    assert rate_bound(3.472, 2.951, " at the bound") == "3.47 req/s (2.95 at the bound)"
 
 
 def test_a_ratio_has_no_exponent() -> None:
@@ -70,6 +70,6 @@ def test_a_serving_search_says_the_rate_at_its_bound() -> None:
     )
     row = run_cli(*asked, "--format", "json").json["results"][0]["serve"]
     assert row["requests_per_s_at_bound"] < row["requests_per_s"]
-    assert f"max {rate_to_bound(row['requests_per_s'], row['requests_per_s_at_bound'], ' at the bound')}" in " ".join(
+    assert f"max {rate_bound(row['requests_per_s'], row['requests_per_s_at_bound'], ' at the bound')}" in " ".join(
         run_cli(*asked).out.split()
     )

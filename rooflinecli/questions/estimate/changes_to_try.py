@@ -33,9 +33,8 @@ def of_command(command: str, more_devices: bool) -> EstimateAnswer | None:
     words = command.removeprefix("roofline estimate ")
     if words == command:
         return None
-    options = estimate_options("command", words)
-    found = answered(options, more_devices)
-    if "software" in build_request.named(options) and (sentence := left_out(options, found)):
+    found = answered(options := estimate_options("command", words), more_devices)
+    if sentence := left_out(options, found):
         found.notes = [*(found.notes or ()), f"train: {sentence}, so --emit refuses it without --partial"]
     return found
 

@@ -52,9 +52,8 @@ def launch(
 def left_out(options: Mapping[str, object], result: EstimateAnswer) -> str:
     """What of a training layout the launches of the framework that is named have no flag for, as `--emit` says it; empty where none are written."""
     given = build_request.named(dict(options))
-    framework = str(given.get("software") or "").partition("+")[0]
-    train = result.phases.get("train")
-    if framework not in emit.tools() or not isinstance(train, TrainAnswer):
+    framework, train = str(given.get("software") or "").partition("+")[0], result.phases.get("train")
+    if not framework or framework not in emit.tools() or not isinstance(train, TrainAnswer):
         return ""
     model, seq = _model(given, result), _whole(result.workload.seq)
     layout = {**train.layout_of_phase.options(True), "batch": train.launched_batch, "seq": seq, "phase": ["train"]}

@@ -129,9 +129,7 @@ def plan_chip(asked: PlanTarget, name: str) -> tuple[PlannedChip, int]:
     elif asked.budget is not None and row.period_cost_usd is not None and row.period_cost_usd > asked.budget:
         ratio, devices = times(row.period_cost_usd / asked.budget), plural(row.devices, "device")
         row.feasible = False
-        row.infeasible_reason = (
-            f"costs {ratio} times the budget on {devices}, the smallest number that carries the rate"
-        )
+        row.infeasible_reason = f"costs {ratio} times the budget on {devices}, the smallest number that carries the rate"  # fmt: skip
     return row, layouts
 
 
@@ -166,11 +164,7 @@ def plan(question: Plan, workers: Workers | None, progress: Callable[[str], None
     infeasible ones last. Raises UsageError for what is wrong with the question.
     """
     asked = target(question)
-    chips = (
-        []
-        if asked.qps is not None
-        else [ChipPlan(asked, name, workers, lambda *_: progress("")) for name in asked.each]
-    )
+    chips = [ChipPlan(asked, name, workers, lambda *_: progress("")) for name in asked.each if asked.qps is None]
     rows, layouts = list[PlannedChip](), 0
     try:
         for place, name in enumerate(asked.each):

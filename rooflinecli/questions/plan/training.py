@@ -25,7 +25,7 @@ from rooflinecli.questions.goodput.question import MTBF, TrainingGoodput, elapse
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.plan.question import Plan, PlannedChip, RunOffer, TrainingChip
 from rooflinecli.questions.search.search_request import Limits, estimate_command, merge_limits, question
-from rooflinecli.questions.search.training import FastestLayout, fastest_layout
+from rooflinecli.questions.search.training import FastestLayout, Progress, fastest_layout
 from rooflinecli.specs import parse_values, prices
 from rooflinecli.specs.hardware import HardwareSpec
 from rooflinecli.specs.layout import OPEN
@@ -123,14 +123,8 @@ def goodput(offer: prices.Offer, devices: int, params: float, preempted_s: float
 
 
 def planned_offers(
-    spec: HardwareSpec,
-    devices: int,
-    params: float,
-    run_s: tuple[float, float],
-    usual: float,
-    deadline_s: float | None,
-    preempted_s: float | None,
-) -> list[RunOffer]:
+    spec: HardwareSpec, devices: int, params: float, run_s: tuple[float, float], usual: float, deadline_s: float | None, preempted_s: float | None
+) -> list[RunOffer]:  # fmt: skip
     """Offers of a chip for a run, those that meet the deadline first, the cheapest first. `run_s`: the run without failures, expected and at
     the bound that the deadline is held to; `usual`: its goodput where nothing is preempted. Spot only where `preempted_s` is known; a contract of
     years only for a run as long."""
@@ -161,7 +155,6 @@ MOST = 131_072
 BETWEEN = 6  # counts tried between two doublings
 GAIN = 0.97  # a fourfold count that leaves more of the time than this is of no use
 
-Progress = Callable[[int, int], None]
 Ratio = Callable[[int], float]  # count -> what is needed over what is allowed; infinite where nothing fits
 
 
@@ -267,8 +260,7 @@ class ChipPlan:
     """One chip's part of the plan: counts are searched once each and remembered."""
 
     def __init__(self, asked: PlanTarget, name: str, workers: Workers | None = None, alive: Progress | None = None):
-        self.alive = alive
-        self.asked, self.name, self.options, self.workers = asked, name, asked.each[name], workers
+        self.asked, self.name, self.options, self.workers, self.alive = asked, name, asked.each[name], workers, alive
         self.tried: dict[int, DeviceCountResult] = {}
         self.guesses: dict[int, DeviceCountResult] = {}  # the same under the layouts that an estimate chooses
 
@@ -286,12 +278,8 @@ class ChipPlan:
         """Device-seconds of the run's model FLOPs at the peak of the chip."""
         ctx = EstimateContext(self.request)
         passes = 2 if "lora" in (self.request.recipe or "") else 3  # of frozen weights there are no gradients
-        flops = (
-            passes
-            * ctx.model_flops(ctx.train_batch, ctx.seq, ctx.seq, ctx.seq, decode=False)
-            / (ctx.train_batch * ctx.seq)
-        )
-        return float(flops * (self.request.tokens or 0.0) / ctx.chip.peak(ctx.formats.compute))
+        flops = passes * ctx.model_flops(ctx.train_batch, ctx.seq, ctx.seq, ctx.seq, decode=False)
+        return float(flops / (ctx.train_batch * ctx.seq) * (self.request.tokens or 0.0) / ctx.chip.peak(ctx.formats.compute))  # fmt: skip
 
     @cached_property
     def interrupted_s(self) -> float | None:
@@ -368,12 +356,9 @@ class ChipPlan:
     def _chosen(self) -> PlannedChip:
         if self.asked.budget is not None and not self.priced:
             return self._none(no_price(self.name))
-        if self.asked.budget is not None:
-            least = float(cost.run_cost(self.device_s, EstimateContext(self.request).price or 0.0))
-            if least > self.asked.budget:
-                return self._none(
-                    f"costs over {times(least / self.asked.budget)} times the budget on any device count: its FLOPs alone at the peak of the chip"
-                )
+        least = float(cost.run_cost(self.device_s, EstimateContext(self.request).price or 0.0)) / (self.asked.budget or math.inf)  # fmt: skip
+        if least > 1:
+            return self._none(f"costs over {times(least)} times the budget on any device count: its FLOPs alone at the peak of the chip")  # fmt: skip
         slices, host = self.request.hardware.slices, self.request.hardware.devices_per_host
         network = reach(EstimateContext(self.request))
         most = min(network, MOST, self.asked.most_devices(self.name) or MOST)

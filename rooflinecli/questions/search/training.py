@@ -45,6 +45,7 @@ from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.request import Request
 
 _AXES = ("tp", "dp", "ep", "cp", "pp")
+Progress = Callable[[int, int], None]  # layouts that are done, of all
 
 
 @dataclass
@@ -162,9 +163,7 @@ class TrainingSearchResult:
                 setattr(self, name, other)
 
 
-def search(
-    question: TrainingSearchQuestion, progress: Callable[[int, int], None] | None = None, workers: Workers | None = None
-) -> TrainingSearchResult:
+def search(question: TrainingSearchQuestion, progress: Progress | None = None, workers: Workers | None = None) -> TrainingSearchResult:  # fmt: skip
     """Look at every legal layout on every device count asked for. `progress(done, total)` is called as they are; `workers` share the work."""
     ctx, found = EstimateContext(question.request), TrainingSearchResult()
     option_conflicts.check(EstimateContext(question.pinned))
@@ -188,13 +187,8 @@ def search(
         for offered, structure, chosen in work
         for start in range(0, len(chosen), CHUNK)
     )
-    # another process makes its own context
-    parts = (
-        map(partial(_searched, question, ctx), items)
-        if workers is None
-        else workers(partial(_searched, question, None), items)
-    )
-    for part in parts:
+    one = partial(_searched, question, ctx if workers is None else None)  # another process makes its own context
+    for part in (workers or map)(one, items):
         found.merge(part)
         if question.every:
             found.ranking = {_all(entry.layout): entry for entry in found.top(MOST_ROWS)}
@@ -203,9 +197,7 @@ def search(
     return found
 
 
-def _searched(
-    question: TrainingSearchQuestion, ctx: EstimateContext | None, layouts: LayoutArrays
-) -> TrainingSearchResult:
+def _searched(question: TrainingSearchQuestion, ctx: EstimateContext | None, layouts: LayoutArrays) -> TrainingSearchResult:  # fmt: skip
     """What one run of layouts comes to, by itself."""
     ctx = ctx or EstimateContext(question.request)
     found = TrainingSearchResult(layouts=len(layouts))
@@ -252,9 +244,7 @@ def answer_of(ctx: EstimateContext, layouts: LayoutArrays) -> SweepBlock:
     return SweepBlock(phases, {"devices": plan.devices, **layouts.sizes}, bill, [], [], (len(layouts),), (0,), {}, {})
 
 
-def _meet(
-    found: TrainingSearchResult, question: TrainingSearchQuestion, answer: SweepBlock, layouts: LayoutArrays
-) -> np.ndarray:
+def _meet(found: TrainingSearchResult, question: TrainingSearchQuestion, answer: SweepBlock, layouts: LayoutArrays) -> np.ndarray:  # fmt: skip
     """Where every condition holds; counts what each one rejects and keeps the nearest miss."""
     keep = np.ones(len(layouts), dtype=bool)
     worst = np.zeros(len(layouts))
@@ -281,13 +271,7 @@ def picked(answer: SweepBlock, quantity: str, flag: str) -> Number:
     return value
 
 
-def _rank(
-    found: TrainingSearchResult,
-    question: TrainingSearchQuestion,
-    answer: SweepBlock,
-    layouts: LayoutArrays,
-    kept: np.ndarray,
-) -> None:
+def _rank(found: TrainingSearchResult, question: TrainingSearchQuestion, answer: SweepBlock, layouts: LayoutArrays, kept: np.ndarray) -> None:  # fmt: skip
     """Offer the best of each split to the ranking, and the front's points to the front."""
     phase, bound, objectives = answer.phases["train"], question.request.bound, question.objectives
     values = [picked(answer, o.quantity, f"--objective {o.name}") for o in objectives]
@@ -350,17 +334,10 @@ class FastestLayout:
 
 
 def fastest_layout(
-    options: Options,
-    devices: int,
-    bound: str,
-    where: Sequence[str] = (),
-    workers: Workers | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> FastestLayout:
+    options: Options, devices: int, bound: str, where: Sequence[str] = (), workers: Workers | None = None, progress: Progress | None = None
+) -> FastestLayout:  # fmt: skip
     """The fastest of every layout at the bound. Raises UsageError for sizes that do not split the devices."""
-    asks = search_request.question(
-        {**options, "n": str(devices), "phase": "train", "bound": bound}, "time", list(where)
-    )
+    asks = search_request.question({**options, "n": str(devices), "phase": "train", "bound": bound}, "time", list(where))  # fmt: skip
     found = search(asks, progress, workers)
     best = found.top(1)
     if not best:
@@ -453,10 +430,7 @@ def why(best: TrainingRow, other: TrainingRow, question: TrainingSearchQuestion)
     name = question.objectives[0].quantity
     own, first = other.score_at_bound[name], best.score_at_bound[name]
     gap = abs(own / first - 1) if first else 0.0
-    moved = {
-        k: other.breakdown_s.get(k, 0.0) - best.breakdown_s.get(k, 0.0)
-        for k in {**best.breakdown_s, **other.breakdown_s}
-    }
+    moved = {k: other.breakdown_s.get(k, 0.0) - best.breakdown_s.get(k, 0.0) for k in {**best.breakdown_s, **other.breakdown_s}}  # fmt: skip
     largest = sorted((kv for kv in moved.items() if abs(kv[1]) > 1e-3 * best.time_s), key=lambda kv: -abs(kv[1]))[:3]
     parts = (
         ", ".join(f"{'+' if v > 0 else '-'}{duration(abs(v))} {k}" for k, v in largest)
@@ -465,9 +439,7 @@ def why(best: TrainingRow, other: TrainingRow, question: TrainingSearchQuestion)
     memory = other.memory.total_bytes - best.memory.total_bytes
     if abs(memory) > 0.02 * best.memory.capacity_bytes:
         parts += f"; {si(abs(memory), 'B')} {'more' if memory > 0 else 'less'} memory"
-    bound = {"pessimistic": " at the pessimistic bound", "expected": "", "floor": " at the floor"}[
-        question.request.bound
-    ]
+    bound = {"pessimistic": " at the pessimistic bound", "expected": "", "floor": " at the floor"}[question.request.bound]  # fmt: skip
     return f"{percent(gap)} worse{bound}: {parts}" if gap > 1e-4 else f"equal: {parts}"
 
 
@@ -486,9 +458,6 @@ def nearest(question: TrainingSearchQuestion, found: TrainingSearchResult) -> Ne
     if found.memory_miss is not None:
         (needed,), (capacity,) = found.memory_miss.keys, found.memory_miss.order
         layout = found.memory_miss.layout
-        return NearestMiss(
-            layout=layout,
-            command=command(question, layout),
-            shortfall=f"{si(needed - capacity, 'B')} of memory per device: it needs {si(needed, 'B')} of {si(capacity, 'B')}",
-        )
+        short = f"{si(needed - capacity, 'B')} of memory per device: it needs {si(needed, 'B')} of {si(capacity, 'B')}"
+        return NearestMiss(layout=layout, command=command(question, layout), shortfall=short)
     return None

@@ -140,37 +140,18 @@ def goodput(r: Quantities) -> Page:
         f"{plural(r.devices, 'device')}: training goodput {around(r.goodput, r.goodput_interval, 'headroom_fraction')}, checkpoints every "
         f"{text(r.interval_s, 'checkpoint_s')}"
     )
-    best = (
-        "the best interval"
-        if r.interval_s == r.daly_interval_s
-        else f"best: every {text(r.daly_interval_s, 'checkpoint_s')}"
-    )
+    best = "the best interval" if r.interval_s == r.daly_interval_s else f"best: every {text(r.daly_interval_s, 'checkpoint_s')}"  # fmt: skip
     rows = [
         ("failures", f"one every {around(r.mtbf_s, r.mtbf_interval_s, 'mtbf_s')}"),
-        (
-            "checkpoints",
-            f"{text(r.checkpoint_s, 'checkpoint_s')} each, {percent(r.checkpoint_overhead)} of the time; {best}",
-        ),
-        (
-            "restarts",
-            f"{text(r.restart_s, 'restart_s')} and the lost work, {percent(1 - r.goodput - r.checkpoint_overhead)} of the time",
-        ),
-    ]
+        ("checkpoints", f"{text(r.checkpoint_s, 'checkpoint_s')} each, {percent(r.checkpoint_overhead)} of the time; {best}"),
+        ("restarts", f"{text(r.restart_s, 'restart_s')} and the lost work, {percent(1 - r.goodput - r.checkpoint_overhead)} of the time"),
+    ]  # fmt: skip
     if r.get("run_s") is not None:
-        rows.append(
-            (
-                "run",
-                f"{around(r.run_s, r.run_interval_s, 'run_s')} with {plural(round(r.failures), 'failure')}",
-            )
-        )
+        rows.append(("run", f"{around(r.run_s, r.run_interval_s, 'run_s')} with {plural(round(r.failures), 'failure')}"))  # fmt: skip
     if (log := r.get("logged")) is not None:
         waited = "" if log["restart_s"] is None else f", back after {text(log['restart_s'], 'restart_s')}"
-        rows.append(
-            (
-                "log",
-                f"{plural(log['jobs'], 'job')} in {count(log['device_hours'])} device-hours: {log['failures']} failed{waited}, {log['planned']} were planned ends",
-            )
-        )
+        done = f"{plural(log['jobs'], 'job')} in {count(log['device_hours'])} device-hours"
+        rows.append(("log", f"{done}: {log['failures']} failed{waited}, {log['planned']} were planned ends"))
     return page([Headline(headline)], [Pairs(rows)])
 
 

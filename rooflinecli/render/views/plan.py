@@ -11,7 +11,7 @@ from rooflinecli.questions.hardware.answer import HALF
 from rooflinecli.questions.multi_chip import remedy
 from rooflinecli.questions.plan import question as types
 from rooflinecli.render.blocks import Block, Column, Headline, Page, Pairs, Prose, labelled, page, records
-from rooflinecli.render.numbers import NONE, around, layout, money, percent, rate_to_bound, text, to_bound
+from rooflinecli.render.numbers import NONE, around, layout, money, percent, rate_bound, text, to_bound
 from rooflinecli.render.views.compare import BOUNDS
 from rooflinecli.render.views.estimate import limits, notes
 
@@ -56,9 +56,7 @@ def _service(layout_first: bool) -> tuple[Column, ...]:
         Column("instances", lambda r: f"{r.numbers.instances} x {r.numbers.layout.batch:g}"),
         Column("TTFT (to)", lambda r: to_bound(r.numbers.ttft_s, r.numbers.interval_ttft_s[1])),
         Column("ITL (to)", _itl, optional=True),
-        Column(
-            "req/s (at bound)" if layout_first else "max req/s (to)", lambda r: _rate(r), drop=0 if layout_first else 3
-        ),
+        Column("req/s (at bound)" if layout_first else "max req/s (to)", _rate, drop=0 if layout_first else 3),
         Column("cost", "usd_per_hour"),
         Column("$/M output at max", "numbers.usd_per_million_output_tokens", drop=2),
         *(
@@ -77,7 +75,7 @@ def _itl(row: types.ServingChip) -> str:
 def _rate(row: object) -> str:
     """Requests per second that a service sustains; of a placed model those that it is asked for too."""
     if isinstance(row, types.ServingChip):
-        return rate_to_bound(row.numbers.requests_per_s, row.numbers.requests_per_s_interval[0])
+        return rate_bound(row.numbers.requests_per_s, row.numbers.requests_per_s_interval[0])
     return f"{row.qps:.3g} of {row.requests_per_s_at_bound:.3g}"  # type: ignore[attr-defined]
 
 
@@ -200,9 +198,7 @@ def _notes(answer: types.PlanAnswer, offers: list[types.RunOffer], estimate: Est
         found.append(f"global batch: {work.train_batch:,g} sequences of {work.seq:,g} tokens (--batch, --seq)")
     if estimate is not None and estimate.workload.matmul_dtype not in HALF:
         work = estimate.workload
-        found.append(
-            f"weights in {work.weight_dtype}, matmuls at the {work.matmul_dtype} peak (--dtype, --weight-dtype)"
-        )
+        found.append(f"weights in {work.weight_dtype}, matmuls at the {work.matmul_dtype} peak (--dtype, --weight-dtype)")  # fmt: skip
     found += [_cheaper_and_faster(row, answer.bound) for row in answer.sized[:1] if isinstance(row, types.TrainingChip)]
     if offers:
         offer = offers[0]

@@ -13,18 +13,7 @@ from rooflinecli.questions.multi_chip import remedy
 from rooflinecli.questions.search import question as types
 from rooflinecli.questions.simulate.question import Numbers
 from rooflinecli.render.blocks import Block, Column, Headline, Note, Page, Pairs, Prose, Table, labelled, page, records
-from rooflinecli.render.numbers import (
-    NONE,
-    around,
-    devices,
-    label,
-    layout,
-    percent,
-    rate,
-    rate_to_bound,
-    text,
-    to_bound,
-)
+from rooflinecli.render.numbers import NONE, around, devices, label, layout, percent, rate, rate_bound, text, to_bound
 from rooflinecli.render.views.compare import BOUNDS, tornado
 from rooflinecli.render.views.estimate import limits, notes
 from rooflinecli.specs.quantities import AT_QPS
@@ -196,7 +185,7 @@ def _latency(row: types.ServingRow, name: str, separator: str = "") -> str:
 
 def _requests(row: types.ServingRow, word: str = "") -> str:
     """The most requests per second, and those at the bound."""
-    return rate_to_bound(row.serve["requests_per_s"], row.serve["requests_per_s_at_bound"], word)
+    return rate_bound(row.serve["requests_per_s"], row.serve["requests_per_s_at_bound"], word)
 
 
 def _table(answer: types.SearchAnswer) -> Table:
