@@ -64,7 +64,7 @@ def test_more_devices_let_every_size_go(given):
 REASONS = {
     "the layout given": {"model": "llama-3.1-8b", "n": 2, "tp": 2, "pp": 1, "dp": 1, "batch": 8},
     "the only layout of the sizes left open": {"model": "llama-3.1-8b", "n": 2, "tp": 2, "batch": 8},
-    "the only one of 2 layouts tried that fits": {"model": "mixtral-8x7b", "n": 2, "batch": 8},
+    "the only one of 2 layouts tried that fits": {"model": "llama-3.3-70b", "n": 2, "batch": 2},
     "the fastest with the fewest stages by the pessimistic bound of": {
         "model": "llama-3.1-8b",
         "n": 8,
