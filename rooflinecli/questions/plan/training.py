@@ -451,7 +451,7 @@ class ChipPlan:
         took = duration(best.at_bound(RUN, self.asked.bound))
         most = "--batch" if self.asked.most is None and self.asked.plan.power is None else "-n or --power"
         return self._none(
-            f"no device count meets the deadline: {plural(best.devices, 'device')}, the fastest that {most} allows, takes {took}",
+            f"at best {took} on {plural(best.devices, 'device')} (limit: {most})",
             best,
         )
 
