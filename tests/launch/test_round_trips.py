@@ -383,10 +383,18 @@ SERVED = "vllm serve meta-llama/Llama-3.1-8B --max-model-len 16k --port 9000 --s
 @pytest.mark.parametrize(
     ("tool", "kept", "named"),
     [
-        ("vllm", "--max-model-len 16000|--port 9000|--served-model-name chat|--enable-prefix-caching|--tool-call-parser hermes", ""),
+        (
+            "vllm",
+            "--max-model-len 16000|--port 9000|--served-model-name chat|--enable-prefix-caching|--tool-call-parser hermes",
+            "",
+        ),
         ("sglang", "--context-length 16000|--port 9000|--served-model-name chat", "--tool-call-parser hermes"),
         ("trtllm", "--max_seq_len 16000|--port 9000", "--served-model-name chat, --tool-call-parser hermes"),
-        ("llama.cpp", "--ctx-size 64000|--parallel 4|--port 9000|--alias chat", "--enable-prefix-caching, --tool-call-parser hermes"),
+        (
+            "llama.cpp",
+            "--ctx-size 64000|--parallel 4|--port 9000|--alias chat",
+            "--enable-prefix-caching, --tool-call-parser hermes",
+        ),
     ],
 )
 def test_a_server_that_was_read_keeps_what_it_says(tool, kept, named, recwarn):

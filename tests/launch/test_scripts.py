@@ -330,3 +330,29 @@ def test_a_tuned_checkpoint_has_the_sizes_of_what_it_was_tuned_from(name, model,
 def test_a_condition_that_is_known_leaves_one_branch(condition, holds):
     ran = [c for c in commands(f"A=1\nB=3\nC=\nif {condition}; then run yes; else run no; fi") if c[0] == "run"]
     assert ran == [["run", "yes" if holds else "no"]]
+
+
+def test_a_script_that_another_one_starts_sees_its_arguments_and_exports(tmp_path):
+    (tmp_path / "serve.sh").write_text(
+        """while [[ $# -gt 0 ]]; do
+  case $1 in
+    --ctx) CTX=$2; shift 2 ;;
+    *) NAME=$1; shift ;;
+  esac
+done
+vllm serve Qwen/$NAME -tp ${TP:-1} --max-num-seqs ${SEQS:-7} --max-model-len $CTX
+"""
+    )
+    found, said = options_of("export TP=4\nSEQS=9\nnohup bash ./serve.sh Qwen3-8B --ctx 4096 &\n", tmp_path)
+    assert [found[key] for key in ("model", "tp", "batch")] == ["Qwen3-8B", 4, "7"]
+    assert "--max-model-len 4096" in said
+
+
+def test_a_script_that_asks_what_to_do_is_read_for_each_answer(tmp_path):
+    text = 'ACTION="${1:-}"\ncase "$ACTION" in\n  start) vllm serve Qwen/Qwen3-8B -tp 2 ;;\n  *) echo usage; exit 1 ;;\nesac\n'
+    assert options_of(text, tmp_path)[0]["tp"] == 2
+
+
+def test_a_task_in_json_starts_its_command(tmp_path):
+    text = '{"containerDefinitions": [{"command": ["vllm", "serve", "Qwen/Qwen3-8B", "-tp", "4"]}]}'
+    assert options_of(text, tmp_path, "task.json")[0]["tp"] == 4

@@ -128,6 +128,16 @@ RETRIED = (
 CLIENT = "vllm serve Qwen/Qwen3-8B &\npython bench_client.py --url http://localhost:8000 --concurrency 32\n"
 
 
+LLMKUBE_SERVICE = """kind: Model
+metadata: {name: q}
+spec: {source: Qwen/Qwen3-8B, format: safetensors}
+---
+kind: InferenceService
+metadata: {name: s}
+spec: {modelRef: q, runtime: vllm, vllmConfig: {tensorParallelSize: 2, kvCacheDtype: fp8_e4m3}, resources: {gpu: 2}}
+"""
+
+
 @pytest.mark.parametrize(
     ("name", "text", "wanted", "said"),
     [
@@ -172,6 +182,8 @@ CLIENT = "vllm serve Qwen/Qwen3-8B &\npython bench_client.py --url http://localh
         ("opea.yaml", OPEA, {"model": "Qwen3-8B", "batch": "4", "tp": 2, "gpu-memory-utilization": "0.9"}, ""),
         ("backend.yaml", BACKEND, {"model": "Qwen3-8B", "batch": "8"}, ""),
         ("llmkube.yaml", LLMKUBE, {"model": "Qwen3-8B", "weight-dtype": "q4_k_m", "pp": 2}, ""),
+        ("service.yaml", LLMKUBE_SERVICE, {"model": "Qwen3-8B", "tp": 2, "engine": "vllm", "kv-dtype": "fp8"}, ""),
+        ("create.sh", "docker create --gpus all vllm/vllm-openai:v0.6.3 --model Qwen/Qwen3-8B-AWQ", {"model": "Qwen3-8B", "weight-dtype": "int4"}, ""),
         ("kubeai.yaml", "kind: Model\nspec: {engine: VLLM, url: 'hf://Qwen/Qwen3-8B', resourceProfile: 'google-tpu-v5e-1x1:1'}", {"hw": "tpu-v5e"}, ""),
         ("tgi.yaml", TGI_ENV, {"model": "Qwen3-8B", "batch": "4"}, ""),
         ("runtime.yaml", RUNTIME, {"model": "Qwen3-8B"}, ""),

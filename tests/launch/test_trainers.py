@@ -233,3 +233,30 @@ def test_a_value_that_reads_like_an_idle_name_hides_no_flag() -> None:
         "--vision-tower openai/clip-vit-large",
         "--adapter /data/checkpoints/a",
     ]
+
+
+def test_megatron_of_swift_is_read_with_its_defaults(tmp_path):
+    text = "NPROC_PER_NODE=8 megatron sft --model Qwen/Qwen3-30B-A3B --tensor_model_parallel_size 2 --expert_model_parallel_size 4 --max_length 4096 --sequence_parallel true"
+    found, _ = options_of(text, tmp_path)
+    wanted = {"model": "Qwen3-30B-A3B", "n": 8, "tp": 2, "ep": 4, "dp": 4, "batch": 16, "micro-batch": 1, "seq": "4096"}
+    assert {key: found[key] for key in wanted} == wanted
+    assert (found["recompute"], found["zero"], found["sequence-parallel"], found["software"]) == (
+        "selective",
+        1,
+        True,
+        "megatron",
+    )
+
+
+def test_swift_shards_its_states_where_fsdp_is_given(tmp_path):
+    found, said = options_of(
+        "NPROC_PER_NODE=8 swift sft --model Qwen/Qwen3-8B --tuner_type full --per_device_train_batch_size 1 --gradient_accumulation_steps 4 --max_length 4096 --fsdp f.json --sequence_parallel_size 2",
+        tmp_path,
+    )
+    assert [found[key] for key in ("zero", "cp", "dp", "batch", "ring")] == [3, 2, 4, 16, "ulysses"]
+    assert "sharded over all replicas" in said
+
+
+def test_swift_that_shows_itself_one_device_runs_on_it(tmp_path):
+    text = "CUDA_VISIBLE_DEVICES=0 swift sft --model Qwen/Qwen3-8B --per_device_train_batch_size 1 --gradient_accumulation_steps 16 --max_length 2048"
+    assert [options_of(text, tmp_path)[0][key] for key in ("n", "batch", "recipe")] == [1, 16, "lora"]

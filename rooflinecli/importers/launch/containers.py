@@ -467,6 +467,10 @@ def _flags(mapping: Tree) -> list[str]:
 def joined(found: list[Any]) -> list[Any]:
     """Documents with each InferenceService as the container of its ServingRuntime, where that is here too."""
     runtimes = {str(_at(one, "metadata.name")): one for one in found if _inside(one, "kind") == "ServingRuntime"}
+    models = {str(_at(one, "metadata.name")): one for one in found if _inside(one, "kind") == "Model"}
+    for service in [one for one in found if _at(one, "spec.modelRef") in models]:  # of LLMKube
+        service["spec"]["model"] = models[service["spec"]["modelRef"]].get("spec")
+        found = [one for one in found if one is not models[service["spec"]["modelRef"]]]
     for service in [one for one in found if _inside(one, "kind") == "InferenceService"]:
         model = _at(service, "spec.predictor.model")
         runtime = runtimes.get(str(_inside(model, "runtime")))

@@ -89,14 +89,10 @@ def stored_as(file: str) -> tuple[str, dict[str, str]]:
         match = re.search(f"({pattern})$", bare, re.IGNORECASE)
         if match:
             kind = match.groupdict().get("gguf")
-            return bare[: match.start()], {"weight-dtype": kind.lower()} if kind else _option(stated)
+            return bare[: match.start()], {"weight-dtype": kind.lower()} if kind else dict(
+                re.findall("(.+)=(.+)", stated)
+            )
     return bare, {}
-
-
-def _option(stated: str) -> dict[str, str]:
-    """`dtype=fp8` of formats.yaml."""
-    option, _, value = stated.partition("=")
-    return {option: value}
 
 
 def _untuned(name: str) -> str | None:
@@ -157,11 +153,11 @@ def served(launch: Launch, written: object, flag: str) -> None:
 
 def quantized(launch: Launch, written: object, flag: str) -> None:
     """--quantization: the compute or storage format; an unknown scheme must be given as an option."""
-    if written is None or str(written).lower() in ("none", "null", "auto"):
+    if written is None or str(written).lower() in ("", "none", "null", "auto"):
         return
     word = str(written).lower().replace("_", "-")
     if stated := formats()["quantized"].get(word):
-        launch.options |= _option(stated)
+        launch.options |= dict(re.findall("(.+)=(.+)", stated))
     elif word in formats()["stored"]:
         return  # the checkpoint has the format
     else:

@@ -69,12 +69,14 @@ class Source:
         if base in self.files:
             return self.files[base]
         if unknowns(written):  # ${SCRIPT_DIR}/../x.sh
-            written = re.sub(r".*/(?=\.\./)", "", written)
+            written = re.sub(r"^.*\x02/?(?!.*\x02)|.*/(?=\.\./)", "", written)
         if self.folder is None or not base or unknowns(base):
             return None
         # a script of a repository is run from above its own folder
-        above = self.folder.resolve().parents[:4] if "/" in written.strip("./") and written[:1] != "/" else ()
-        for path in (self.folder / written, self.folder / base, *(folder / written for folder in above)):
+        parts = written.strip("./").split("/") if written[:1] != "/" else [base]
+        tails = ["/".join(parts[i:]) for i in range(len(parts) - 1)]
+        above = [folder / tail for tail in tails for folder in self.folder.resolve().parents[:4]]
+        for path in (self.folder / written, *above, self.folder / base):
             if path.is_file() and path.stat().st_size < LARGEST:
                 return read_text(path, LARGEST, "the launch alone")
         return None
@@ -110,7 +112,7 @@ def launches(source: Source) -> Iterator[Launch]:
         tree = parse(source.text, source.name, tomllib.loads)
         yield from _config(tree, source)
     elif suffix == ".json":
-        yield from _config(parse(source.text, source.name), source)
+        yield from list(_config(tree := parse(source.text, source.name), source)) or _processes(tree, source)
     elif suffix in (".yaml", ".yml"):
         found = list(_yaml(source))
         yield from found or _fenced(source)

@@ -35,7 +35,10 @@ def opened(
         args.under({flags.short.get(f"--{key}", str(key).replace("_", "-")): value for key, value in tree.items()})
     for name, value in launch.environment.items():
         args.given.setdefault(flags.short.get(f"--{name}", name), [value])
-    _completed(args, flags)
+    known = flags.setting
+    for name in [one for one in args.given if len(one) > 6 and one not in known]:  # cut short, as argparse takes them
+        if len(whole := [one for one in known if one.startswith(name)]) == 1:
+            args.rename(name, whole[0])
     model = args.model(*flags.read.get("model", ()))
 
     def stated(row: str) -> tuple[Any, str]:
@@ -57,14 +60,6 @@ def opened(
     dtype_names.cache(launch, *stated("kv-dtype"))
     dtype_names.state(launch, stated("state-dtype")[0])
     return args, {axis: args.whole(launch, *names.split()) for axis, names in flags.sizes.items()}
-
-
-def _completed(args: LaunchArguments, flags: ToolFlags) -> None:
-    """Flags that are cut short, as argparse takes them where one flag begins so."""
-    known = flags.setting
-    for name in [one for one in args.given if len(one) > 6 and one not in known]:
-        if len(whole := [one for one in known if one.startswith(name)]) == 1:
-            args.rename(name, whole[0])
 
 
 def closed(
@@ -187,7 +182,7 @@ def started(words: list[str], flags: ToolFlags) -> list[str] | None:
                 return rest
     at = next((i for i, word in enumerate(words) if flags.image and re.search(f"/{flags.image}", word)), 0)
     configured = any(re.match(flags.environment, name) for name in assigned(words[:at])) if flags.environment else False
-    return words[at + 1 :] if at and "run" in words[:at] and (configured or words[at + 1 :]) else None
+    return words[at + 1 :] if at and {"run", "create"} & set(words[:at]) and (configured or words[at + 1 :]) else None
 
 
 def assigned(words: Iterable[str]) -> dict[str, str]:

@@ -198,10 +198,10 @@ class ShellEvaluator:
         self.steps += 1
         if self._either(assigned, written, redirects):
             return
-        self._writes(redirects)
         for node in assigned:
             self._assigns(node)
         expanded = [w for node in written for w in self.shell.fields(_raw(node))]
+        self._writes(redirects)
         if not expanded:
             return
         if expanded[0] == "read" and (text := self._document(redirects)) is not None:  # read -r -d '' NAME <<EOF
@@ -212,10 +212,15 @@ class ShellEvaluator:
             given = [word for flag, name in flags.items() if name in self.shell.values for word in (flag, values[name])]
             ranks = f"--nproc-per-node={values['NGPU'] if 'NGPU' in self.shell.values else 8}"
             expanded = ["torchrun", ranks, "-m", "torchtitan.train", *given, *expanded[1:]]
-        if expanded[0] == "swift" and "NPROC_PER_NODE" in self.shell.values:
-            expanded.insert(1, f"--nproc-per-node={self.shell.text('$NPROC_PER_NODE')}")
+        if expanded[0] in ("swift", "megatron"):  # one process where it shows itself one device
+            one = str(self.shell.values.get("CUDA_VISIBLE_DEVICES", "")).isdigit()
+            ranks = self.shell.text("${NPROC_PER_NODE:-1}" if one else "${NPROC_PER_NODE:-}")
+            expanded[1:1] = [f"--nproc-per-node={ranks}"] if ranks else []
         if expanded[0] == "set" and "--" in expanded:
             self._arguments(expanded[expanded.index("--") + 1 :])
+        elif expanded[0] == "shift":
+            before, count = self.shell.values["@"], int(expanded[1]) if expanded[1:] and expanded[1].isdigit() else 1
+            self._arguments(list(before)[count:], "" if before else None)
         elif expanded[0] in self.functions:
             self._call(expanded)
         elif expanded[0] == "eval":
@@ -233,6 +238,26 @@ class ShellEvaluator:
             names = self.exported | {_raw(node).partition("=")[0] for node in assigned}
             seen = {name: value for name in names if isinstance(value := self.shell.values.get(name), str)}
             self._ran(Command(expanded, self.line or written[0].start_point.row + 1, own, seen))
+
+    def _other(self, command: Command) -> bool:
+        """Follow a script that is here and that a command starts; it sees what is exported to it, and the job around it."""
+        words = command.words
+        at = next((i for i, word in enumerate(words) if _SCRIPT.search(word)), -1)
+        starts = at == 0 or (at > 0 and words[0].rpartition("/")[2] in _STARTERS)
+        text = self.open_file(words[at]) if starts and len(self.called) < 4 and words[at] not in self.called else None
+        if text is None:
+            return False
+        outer, functions, job = self.shell.values, self.functions, batch_header(text)
+        seen = {k: v for k, v in outer.items() if k.startswith("SLURM_")} | command.environment
+        seen |= dict(word.split("=", 1) for word in words[1:at] if _ASSIGN.fullmatch(word))
+        self.shell.values, self.functions = {**_batch_variables(job), **seen}, {}
+        self.script.devices = self.script.devices or batch_devices(job)
+        self.called.append(words[at])
+        self._arguments(words[at + 1 :], "")
+        self._handed(text, command.line)
+        self.called.pop()
+        self.shell.values, self.functions, self.ended = outer, functions, False
+        return True
 
     def _either(self, assigned: list[Node], written: list[Node], redirects: list[Node]) -> bool:
         """A command with a variable of which branches left several texts: once with each of them."""
@@ -261,15 +286,16 @@ class ShellEvaluator:
         if command.words[0] == "sed" and base in self.script.files:  # fills in a file that the script wrote
             for match in re.finditer(r"(?:^|\0|;)s([/|#@])(.+?)\1(.*?)\1", "\0".join(command.words[1:-1])):
                 self.script.files[base] = self.script.files[base].replace(match[2], match[3])
-        self.script.commands.append(command)
+        if not self._other(command):
+            self.script.commands.append(command)
 
     def _substituted(self, text: str) -> None:
-        """`PID=$(start_server ...)`: a function of the script runs, and what it prints stays unknown."""
+        """`PID=$(start_server ...)`: a function of the script runs, or a launch, and what it prints stays unknown."""
         name = text.split(maxsplit=1)[0] if text.split() else ""
-        if name in self.functions and name not in self.called:
-            undecided = list(self.script.undecided)
+        if (name in self.functions and name not in self.called) or (_LAUNCHED.search(text) and self.depth < DEPTH // 2):
+            undecided, before = list(self.script.undecided), dict(self.shell.values)
             self._handed(text, self.line or 0)
-            self.script.undecided = undecided
+            self.script.undecided, self.shell.values = undecided, before
 
     def _handed(self, text: str, line: int) -> None:
         """The commands of a text that a command on this line runs."""
@@ -395,9 +421,14 @@ class ShellEvaluator:
         holds = self._decided([c for c in node.children_by_field_name("condition") if c.is_named])
         runs = holds is None or holds is (node.children[0].type == "while")
         if body is not None and _OPTIONS.search(_raw(body)):
-            before = dict(self.shell.values)
-            self.follow([body])
-            self._keep(before)
+            before, given = dict(self.shell.values), None
+            known = before["@"] and not any(map(unknowns, before["@"]))
+            while known and self.shell.values["@"] not in ([], given):
+                given = self.shell.values["@"]
+                self.follow([body])  # until nothing is shifted
+            if not known:
+                self.follow([body])
+                self._keep(before)
         elif body is not None and runs:
             self.follow([body])
 
@@ -416,7 +447,8 @@ class ShellEvaluator:
             subject = unknown(_raw(written))
         items = [item for item in node.children if item.type == "case_item"]
         arms = [([_raw(p) for p in item.children_by_field_name("value")], _after(item, ")")) for item in items]
-        if not unknowns(subject):
+        asked = not (subject or self.called or self.shell.values["@"])  # an argument of the script
+        if not unknowns(subject) and not asked:
             found = [b for p, b in arms if any(fnmatchcase(subject, self.shell.text(one)) for one in p)]
             self._any(found[:1] or [[]])
             return
@@ -480,6 +512,9 @@ class ShellEvaluator:
 
 
 _ARGUMENTS = re.compile(r"\$\{?[#1-9@*]|-z +\"?\$")  # or variables that the caller sets
+_SCRIPT = re.compile(r"\.(?:ba)?sh$|\.s(?:lurm|batch)$")
+_STARTERS = "bash sh exec nohup setsid env sbatch srun timeout time sudo numactl".split()
+_LAUNCHED = re.compile(r"(?s)\b(vllm serve|launch_server|torchrun|deepspeed|accelerate launch|trtllm-serve)\b.* -")
 _OPTIONS = re.compile(r"\bshift\b|\$\{?OPTARG\b")  # what a loop over options has
 _WORDS = ("word", "number", "string", "raw_string", "ansi_c_string", "translated_string", "concatenation", "command_name",
           "simple_expansion", "expansion", "command_substitution", "arithmetic_expansion")  # fmt: skip

@@ -59,7 +59,7 @@ def read(given: Tree | list[str], launch: Launch, config: Tree | None = None) ->
         launch.tool, named = _command(given)
         several = [name.replace("_", "-") for name in flags(launch.tool).read.get("targets", ())]
         switches = [name for name in training_common.SWITCHES if name != "deepspeed"]  # which names a config here
-        args = LaunchArguments.of_words(given, switches, many=several)
+        args = LaunchArguments.of_words(given, switches, flags(launch.tool).short, many=several)
         pairs = [word.lstrip("+").partition("=") for word in args.positional if re.match(r"\+*[A-Za-z][\w.]*=", word)]
         args.given |= {key: [yaml.safe_load(value) if value.isalnum() else value] for key, _, value in pairs}
         args.positional = [w for w in args.positional if "=" not in w and w not in named.values()]
