@@ -24,10 +24,7 @@ _WIDE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 def opened(
     given: list[str] | Tree, launch: Launch, flags: ToolFlags, config: Tree | None = None, files: tuple[str, ...] = ()
 ) -> tuple[LaunchArguments, dict[str, int | None]]:
-    """The arguments of a server, its model and number formats set, and its sizes by axis.
-
-    They are the flags of a command over those of the config that one of `files` names, or the config alone.
-    """
+    """The arguments of a server, its model and number formats set, and its sizes by axis: flags over those of the config that one of `files` names."""
     words, tree = ([], given) if isinstance(given, Mapping) else (given, config)
     args = LaunchArguments.of_words(words, flags.switches, flags.short, flags.many)
     if tree is not None:
@@ -105,10 +102,9 @@ def _limits(launch: Launch, args: LaunchArguments, flags: ToolFlags, engine: str
 
 
 def place_experts(launch: Launch, ep: int | None, group: int = 1) -> None:
-    """Set expert parallelism over the ranks that share a layer's experts: those of `group` replicas of the server.
+    """Set expert parallelism over the ranks of `group` replicas, which share a layer's experts; each is cut over the ranks that `ep` leaves.
 
-    Each expert is cut over the ranks that `ep` leaves. Experts that are cut over more ranks than a replica's are priced as
-    `group` expert ranks, which have the same bytes per device.
+    Experts that are cut over more ranks than a replica's are priced as `group` expert ranks, which have the same bytes per device.
     """
     tp = int(launch.options.get("tp", 1))
     ranks, ep = tp * group, ep or 1
@@ -152,10 +148,7 @@ def has_experts(options: Options) -> bool | None:
 
 
 def command(words: Iterable[str], flags: ToolFlags, options: Options, own: Options) -> str:
-    """A command with one flag to a line, those of the rows of a tool; `own` are the values that are no option as it is.
-
-    A flag with None or False is left out, one with True has no value.
-    """
+    """A command with a tool's flags line by line; `own` are values that are no option as it is: None or False leaves a flag out, True gives it no value."""
     dtype = options.get("dtype", "")
     known = {**options, "wide": _WIDE.get(dtype), "fp8": "fp8" if dtype == "fp8" else None}
     lines = [shlex.join(words)]
