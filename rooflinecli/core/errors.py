@@ -52,6 +52,9 @@ class RooflineWarning(UserWarning):
     """A warning about an answer that stands: a line on stderr, a warning in Python."""
 
 
+MOST = 40  # names that an error lists; where there are more, its remedy says what lists all
+
+
 def unknown(what: str, name: str, known: Iterable[str], remedy: str = "", option: str = "") -> UsageError:
     """The error for a name that is not in a registry: names the near misses, or says how to list what exists."""
     import difflib  # here: most runs meet no unknown name
@@ -61,7 +64,7 @@ def unknown(what: str, name: str, known: Iterable[str], remedy: str = "", option
     hint = (
         f"did you mean {' or '.join(close)}?"
         if close
-        else f"known: {', '.join(known[:12])}{' …' if len(known) > 12 else ''}."
+        else f"known: {', '.join(known[:MOST])}{' …' if len(known) > MOST else ''}."
     )
     name = " ".join(name.split())
     return UsageError(f"unknown {what} '{name}'; {hint}{' ' + remedy if remedy else ''}", option)

@@ -11,15 +11,14 @@ from collections.abc import Iterator
 from rooflinecli.core.num import Number
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.formulas import fine_tuning, roofline
-from rooflinecli.ledger.ledger import Row, Sizes, product
+from rooflinecli.ledger.ledger import Row, Sizes
 from rooflinecli.ledger.ops import matmul
 from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes
-from rooflinecli.phases.fine_tuning import lora_target_rows
+from rooflinecli.phases.fine_tuning import adapted
 from rooflinecli.price.accumulator import StepAccumulator
 from rooflinecli.specs.layout import Layout
 
 KIND, RANK, TARGETS = "adapters", 16.0, "all"
-PARTS = {"qkv": 3.0, "kv": 2.0, "gate_up": 2.0}  # matrices fused in a row, each with its own down projection
 WIDTH = 2.0  # bytes per parameter: adapters stay in 16 bits whatever the model is stored in
 
 
@@ -61,13 +60,9 @@ def add_priced(
 def _pairs(
     ctx: EstimateContext, rows: tuple[Row, ...], sizes: Sizes
 ) -> Iterator[tuple[Row, Number, Number, Number, Number]]:
-    """Adapted rows: tokens, widths in and out (fused matrices counted one by one), parameters of one adapter."""
+    """Adapted rows: tokens, widths in and out, parameters of one adapter."""
     dense = tuple(row for row in rows if not row.routed)
-    for row in lora_target_rows(dense, ctx.request.lora_targets or TARGETS):
-        c = row.contraction
-        assert c is not None
-        m, n = product(c.m, sizes), product(c.n, sizes)
-        k = product(c.k, sizes) * PARTS.get(row.name.rpartition(".")[2], 1.0)
+    for row, m, k, n in adapted(dense, sizes, ctx.request.lora_targets or TARGETS):
         yield row, m, k, n, fine_tuning.adapter_parameters(_rank(ctx), k, n)
 
 

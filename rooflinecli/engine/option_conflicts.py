@@ -56,7 +56,8 @@ def check(ctx: EstimateContext) -> None:
         names = frameworks_on(ctx.chip.spec)
         plain, *options = r.software.split("+")  # options are joined to a framework: torchtitan+async+rowwise
         if not {plain, *(f"{plain}+{option}" for option in options)} <= set(names):
-            raise unknown("framework", r.software, names, option="software")
+            known = [name for name in names if "+" not in name]
+            raise unknown("framework", r.software, known, "`any` is for one that is not among them", option="software")
     if r.offload is not None and _offloads(r.offload):
         _ = ctx.chip.host_link
         _refuse(ctx, "offload")

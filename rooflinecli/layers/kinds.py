@@ -115,9 +115,9 @@ def _rows(folder: str, entries: list[Json], scope: Scope, renamed: Names, prefix
             biased, tied = bool(of.get("bias")), of.get("tied", False)
             text = _renamed(of["matmul"], renamed)
             row = matmul(name, text, bias=biased, saves=saves, tied=tied, kind=of.get("kind", "matmul"))
-            if params or "counted" in of or "is_saved" in of:
+            if params or {"counted", "is_saved", "parts"} & set(of):
                 counted = (*row.params, *params) if of.get("counted", True) else ()
-                row = replace(row, params=counted, is_saved=of.get("is_saved", False))
+                row = replace(row, params=counted, is_saved=of.get("is_saved", False), parts=of.get("parts", 1))
             yield row
         elif "norm" in of:
             (over,), (tokens,) = (

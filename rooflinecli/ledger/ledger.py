@@ -72,7 +72,7 @@ class Row:
     kind: matmul | grouped_matmul | attention | elementwise | gather. params: parameter tensors by axes (a matmul's W
     included unless tied). saves: activations kept for the backward pass (per-element activation bytes); masks: one-byte
     tensors kept (dropout). reads/writes: traffic of rows that are not contractions. linear: its backward needs no input.
-    kept: its result is kept for the decode steps, which do not run it again.
+    kept: its result is kept for the decode steps, which do not run it again. parts: matrices of the checkpoint that run as one matmul.
     """
 
     name: str
@@ -86,6 +86,7 @@ class Row:
     mixer: Mixer | None = None
     linear: bool = False
     is_saved: bool = False
+    parts: int = 1
 
     @property
     def routed(self) -> bool:

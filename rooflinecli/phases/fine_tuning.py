@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import fine_tuning
@@ -54,23 +56,24 @@ def lora_target_rows(rows: tuple[Row, ...], targets: str = "all") -> list[Row]:
     ]
 
 
-def adapter_parameters(rows: tuple[Row, ...], sizes: Sizes, rank: Number, targets: str = "all") -> Number:
-    """Adapter parameters of a layer on one device of a replica."""
-    total: Number = 0.0
+def adapted(rows: tuple[Row, ...], sizes: Sizes, targets: str = "all") -> Iterator[tuple[Row, Number, Number, Number]]:
+    """Rows with an adapter: tokens, and the widths in and out of its matrices, each of which has a down projection of its own."""
     for row in lora_target_rows(rows, targets):
         c = row.contraction
         assert c is not None
-        total = total + fine_tuning.adapter_parameters(rank, product(c.k, sizes), product(c.n, sizes))
-    return total
+        yield row, product(c.m, sizes), product(c.k, sizes) * row.parts, product(c.n, sizes)
+
+
+def adapter_parameters(rows: tuple[Row, ...], sizes: Sizes, rank: Number, targets: str = "all") -> Number:
+    """Adapter parameters of a layer on one device of a replica."""
+    each = (fine_tuning.adapter_parameters(rank, k, n) for _, _, k, n in adapted(rows, sizes, targets))
+    return sum(each, 0.0)
 
 
 def adapter_ops(rows: tuple[Row, ...], sizes: Sizes, rank: Number, formats: Formats, targets: str = "all") -> list[Op]:
     """Forward kernels of the adapters of a layer."""
     ops = []
-    for row in lora_target_rows(rows, targets):
-        c = row.contraction
-        assert c is not None
-        m, k, n = product(c.m, sizes), product(c.k, sizes), product(c.n, sizes)
+    for row, m, k, n in adapted(rows, sizes, targets):
         flops, moved = fine_tuning.adapter_flops(m, rank, k, n), fine_tuning.adapter_bytes(m, k, n, formats.activation)
         ops.append(matmul(f"{row.name}.adapter", formats.outer_compute, flops, moved, m, k, n, 1 / k))
     return ops

@@ -51,6 +51,7 @@ class ServingEngine(FileSpec):
     whole_cache: bool = Field(False, "layers whose attention has a window keep every token in the cache all the same")
     kv_dtype_fp8: bool = Field(False, "the cache is kept in fp8 where matmuls run in fp8")
     cache_dtype: str = Field("", "number format of the cache where none is given; empty: that of the activations")
+    narrower: dict[str, str] = Field(dict, "options of `estimate` -> the narrower format that it has, which is offered; empty: none")
     prompts_first: bool = Field(False, "prompts are read before any token is written, so that requests of equal length run in lockstep")
     ttft_error: Scalar = Field(1.0, "relative error (80%) of a time to first token under load: schedulers and harnesses differ", ge=0)
     ttft_error_with_flags: Scalar | None = Field(None, ge=0, description="the same where the flags of its scheduler are given")

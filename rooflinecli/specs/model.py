@@ -110,6 +110,7 @@ class AttentionSpec(Spec):
     out_gate: bool = Field(False, "a sigmoid gate on the attention output, as wide as q (Qwen3-Next), or as the values of latent attention (Hy4)")
     out_norm: bool = Field(False, "a norm over all heads before the output projection (BitNet)")
     shared: bool = Field(False, "weights are those of an earlier layer: used again, not counted again (Zamba2)")
+    fused: bool = Field(False, "the checkpoint has q, k and v as one matrix, which LoRA gives one adapter (Phi-3, GPT-2)")
     same_values: bool = Field(False, "values are the keys before their norm: no projection of their own (Gemma 4)")
     state_dtype: str | None = Field(None, "recurrent kinds: number format of the state in memory; omitted: that of the kind")
     # fmt: on
@@ -151,6 +152,7 @@ class FeedForwardSpec(Spec):
     bias: bool = False
     # fmt: off
     shared_bias: bool | None = Field(None, "moe: bias of the shared expert where it differs from the others (DeepSeek-V2)")
+    fused: bool = Field(False, "the checkpoint has gate and up as one matrix, which LoRA gives one adapter (Phi-3, GLM-4)")
     gated: bool = Field(True, "moe: whether each expert is gated (three matrices) or plain (two)")
     n_experts: Whole | None = None
     top_k: Whole | None = None

@@ -132,3 +132,30 @@ def test_no_tensor_ranks_are_proposed_to_an_engine_that_splits_layers():
         "1",
     )
     assert shown.code in (0, 1) and "--tp" not in shown.out
+
+
+def test_formats_are_proposed_that_the_engine_has():
+    """llama.cpp's caches are q8_0 and q4_0 (--cache-type-k of tools/server/README.md), and bitsandbytes multiplies QLoRA in 16 bits."""
+    load = "llama-3.1-8b --hw rtx-4090 --engine llama.cpp --weight-dtype q4_k_m --prompt 32k --batch 2 -n 1"
+    shown = run_cli("estimate", *load.split())
+    assert "--kv-dtype q8_0: ITL" in shown.out and "fp8" not in shown.out
+    refused = run_cli("estimate", *load.split(), "--kv-dtype", "fp8")
+    assert refused.code == 2 and "llama.cpp has no such cache; give q8_0 or q4_0" in refused.err
+    training = "--hw rtx-4090 --phase train --batch 8 --seq 2048 -n 1".split()
+    assert "fp8" not in run_cli("estimate", "llama-3.1-8b", *training, "--recipe", "qlora").out
+    assert "; check accuracy" in run_cli("estimate", "llama-3.2-1b", *training).out
+
+
+def test_a_short_registry_is_listed_whole():
+    shown = run_cli("estimate", *"llama-3.1-8b --hw h100 --framework transformers --phase train".split())
+    assert (
+        "torchtitan, torchtune" in shown.err
+        and "`any` is for one that is not among them" in shown.err
+        and "…" not in shown.err
+    )
+
+
+def test_fit_says_that_the_embedding_is_not_on_the_device():
+    sentence, asked = "embedding stays in host memory", "--hw rtx-4060-mobile --quantization Q4_K_M".split()
+    assert sentence in " ".join(run_cli("fit", "llama-3.1-8b", *asked).out.split())
+    assert sentence not in " ".join(run_cli("fit", "llama-3.2-1b", *asked).out.split())  # tied: it is the head

@@ -46,7 +46,20 @@ def test_the_page_names_layouts_and_reasons():
 
 
 def test_the_floor_names_the_operation_of_every_term():
-    text = run_cli("estimate", "llama-3.1-8b", "--hw", "h100", "-n", "2", "--tp", "2", "--phase", "decode", "--explain", "decode.floor_s").out
+    text = run_cli(
+        "estimate",
+        "llama-3.1-8b",
+        "--hw",
+        "h100",
+        "-n",
+        "2",
+        "--tp",
+        "2",
+        "--phase",
+        "decode",
+        "--explain",
+        "decode.floor_s",
+    ).out
     for term in ("t_c[attention.qkv]", "t_m[lm_head]", "t_floor[tp.all_reduce]"):
         assert f"{term} = " in text
     assert "\n      t_c = " not in text

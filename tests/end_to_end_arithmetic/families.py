@@ -73,9 +73,9 @@ HALF = 2 * 256 + 256 * 4 * 32 + 64 * 256 + 3 * 256 * 256  # parameters of a laye
 HALVED = 6 * HALF + 500 * 256 + 256 + 256 * 500
 
 
-# Adapters of rank 16 next to the four linear layers of a block.
+# Adapters of rank 16 next to q, k, v, output, gate, up and down of a block, which are separate matrices.
 ADAPTERS = {
-    "all": 16 * (256 + 256 + 128 + 256 + 256 + 1024 + 512 + 256),
-    "attention": 16 * (512 + 384),
-    "qkv": 16 * 512,
+    "all": 16 * (3 * 256 + 256 + 128 + 256 + 2 * 256 + 1024 + 512 + 256),
+    "attention": 16 * (4 * 256 + 384),
+    "qkv": 16 * 4 * 256,
 }

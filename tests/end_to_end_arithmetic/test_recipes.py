@@ -7,7 +7,8 @@ from end_to_end_arithmetic.families import ADAPTERS, DENSE, LAYER, PARAMETERS, s
 from end_to_end_arithmetic.hand import Kernel, W, all_reduce, elementwise, norm, total, wire
 from end_to_end_arithmetic.training import COUNT, Around, S, adam, block, check, exchange_shown, flat, head, stem
 
-LINEAR = [(256, 256), (128, 256), (256, 1024), (512, 256)]  # query, output, gate and up, down: k x n
+LINEAR = [(256, 256), (128, 256), (256, 1024), (512, 256)]  # q, k and v, output, gate and up, down: k x n
+APART = [(3 * 256, 256), (128, 256), (2 * 256, 1024), (512, 256)]  # adapters: q, k, v, gate and up have a down projection each
 FROZEN = flat(DENSE, "forward inputs")
 
 
@@ -19,7 +20,7 @@ def adapter(k: int, n: int, again: float | None = None) -> Kernel:
     return Kernel("matmul", "matmul", seconds, 0.1, flops, traffic)
 
 
-def adapters(layers: list[tuple[int, int]] = LINEAR) -> list[Kernel]:
+def adapters(layers: list[tuple[int, int]] = APART) -> list[Kernel]:
     """Forward, and both halves of backward; what carries the gradient back passes over flops / 2k elements once more."""
     result = []
     for k, n in layers:
@@ -31,7 +32,7 @@ def adapters(layers: list[tuple[int, int]] = LINEAR) -> list[Kernel]:
 def test_frozen_weights_have_no_gradients(ask, targets, count):
     """Two passes of the base where three were, and the adapters' own three."""
     answer = step(ask, recipe="lora", lora_targets=targets)
-    kernels = FROZEN + 6 * adapters(LINEAR[:count])
+    kernels = FROZEN + 6 * adapters(APART[:count])
     check(answer, kernels, Around(adam(6 * ADAPTERS[targets])))
     assert answer["flops"] == pytest.approx(2 * COUNT * sum(k.flops for k in flat(DENSE, "forward")))
 
@@ -54,7 +55,7 @@ def test_four_bit_weights_are_widened_before_each_use(ask):
     assert qlora - lora == pytest.approx(COUNT * 6 * 2 * widened())
     lora_full, qlora_full = (step(ask, recipe=recipe, recompute="full")["time_s"] for recipe in ("lora", "qlora"))
     assert qlora_full - lora_full == pytest.approx(COUNT * 6 * 3 * widened())
-    again = flat(6 * block(), "forward") + [adapter(k, n) for k, n in 6 * LINEAR]
+    again = flat(6 * block(), "forward") + [adapter(k, n) for k, n in 6 * APART]
     assert lora_full - lora == pytest.approx(COUNT * total(again))
 
 
@@ -63,7 +64,7 @@ def test_widening_follows_the_layers_that_recompute(ask):
         step(ask, recipe="qlora", recompute="full", recompute_layers=4)["time_s"],
         step(ask, recipe="qlora")["time_s"],
     )
-    again = flat(4 * block(), "forward") + [adapter(k, n) for k, n in 4 * LINEAR]
+    again = flat(4 * block(), "forward") + [adapter(k, n) for k, n in 4 * APART]
     assert some - none == pytest.approx(COUNT * (total(again) + 4 * widened()))
 
 
@@ -126,5 +127,5 @@ def test_stages_and_shards_hold_their_adapters(ask):
     held = step(ask, recipe="lora", n=2, pp=2)["memory"]
     assert held["gradients_bytes"] == pytest.approx(4 * 3 * ADAPTERS["all"])
     split = step(ask, recipe="lora", n=2, tp=2)["memory"]
-    halved = 16 * (256 + 128 + 64 + 256 + 256 + 512 + 256 + 256)
+    halved = 16 * (3 * 256 + 128 + 64 + 256 + 2 * 256 + 512 + 256 + 256)
     assert split["gradients_bytes"] == pytest.approx(4 * 6 * halved)

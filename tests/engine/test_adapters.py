@@ -24,6 +24,21 @@ def test_adapters_of_rank_16_weigh_what_peft_counts() -> None:
     assert narrow["weights_bytes"] - without["weights_bytes"] == pytest.approx(8 * 32 * 8 * 3 * (4096 + 4096) * 2)
 
 
+@pytest.mark.parametrize(
+    ("model", "trained"),
+    [
+        # q and output 16 (4096 + 4096), k and v 16 (4096 + 1024), gate, up and down 16 (4096 + 14336), 32 layers; PEFT prints 41,943,040
+        ("llama-3.1-8b", 32 * 16 * (2 * 8192 + 2 * 5120 + 3 * 18432)),
+        # qkv_proj 3072 -> 9216, o_proj 3072 -> 3072, gate_up_proj 3072 -> 16384, down_proj 8192 -> 3072 (config.json, modeling_phi3.py)
+        ("phi-3-mini", 32 * 16 * (12288 + 6144 + 19456 + 11264)),
+    ],
+)
+def test_training_has_the_adapters_of_the_checkpoints_matrices(model, trained) -> None:
+    """Separate q, k, v, gate and up each have a pair; a matrix that the checkpoint stores fused has one. Gradients take 4 bytes."""
+    held = api.estimate(model, "h100", devices=1, phase="train", recipe="lora", lora_rank=16, batch=1, seq=512)
+    assert held["phases"]["train"]["memory"]["gradients_bytes"] == 4 * trained
+
+
 def test_a_token_takes_about_two_milliseconds_longer() -> None:
     """Punica (arXiv 2310.18547, abstract) adds 2 ms per token; its 7 matmuls a layer are 4 here, where q, k and v run as one."""
     added = decode(adapters=32)["time_s"] - decode()["time_s"]

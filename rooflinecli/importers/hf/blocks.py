@@ -56,12 +56,20 @@ def set_only(block: Block) -> Block:
 
 
 def feedforward(
-    f: ConfigFields, kind: str, width: str = "intermediate_size", *, bias: bool = False, d_ff: int | None = None
+    f: ConfigFields,
+    kind: str,
+    width: str = "intermediate_size",
+    *,
+    bias: bool = False,
+    d_ff: int | None = None,
+    fused: bool = False,
 ) -> Block:
     """A dense block; the activation costs no shape and is kept as the config names it."""
     named = [f.raw(name) for name in ("hidden_activation", "hidden_act", "activation_function", "activation")]
     activation = next((name for name in named if isinstance(name, str)), "silu")
-    return {"kind": kind, "d_ff": d_ff or f.integer(width), "activation": activation} | set_only({"bias": bias})
+    return {"kind": kind, "d_ff": d_ff or f.integer(width), "activation": activation} | set_only(
+        {"bias": bias, "fused": fused}
+    )
 
 
 def frame(

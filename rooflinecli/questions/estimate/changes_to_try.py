@@ -86,15 +86,26 @@ def _candidates(
     """Narrower formats where none was asked for; in training an overlapped expert all-to-all and twice the batch, which has fewer
     bubbles; in serving twice the tensor ranks, unless the engine splits layers over its devices."""
     peaks, work = request.hardware.peak, answer.workload
-    if "fp8" in peaks and not {"dtype", "weight-dtype"} & set(given) and work.dtype in ("bf16", "fp16"):
-        yield {"dtype": "fp8"}
-    if kind == "train":
+    wide, trains = work.dtype in ("bf16", "fp16"), kind == "train"
+    engine = EstimateContext(request).engine
+    narrower = {"dtype": "fp8"} if trains else engine.narrower
+    # QLoRA multiplies in 16 bits (bitsandbytes), and a quantized checkpoint stays as it is
+    if wide and not {"dtype", "weight-dtype"} & set(given) and not (trains and request.recipe == "qlora"):
+        for option in ("dtype", "weight-dtype"):
+            if (narrow := narrower.get(option)) and (narrow != "fp8" or "fp8" in peaks):
+                yield {option: narrow}
+    if trains:
         if layout.ep > 1 and "ep-overlap" not in given:
             yield {"ep-overlap": True}
         if set(answer.phases) == {"train"} and work.train_batch:
             yield {"batch": 2 * round(work.train_batch)}
         return
-    if "kv-dtype" not in given and work.kv_dtype in ("bf16", "fp16") and "decode" in answer.phases:
-        yield {"kv-dtype": "fp8"}
-    if not EstimateContext(request).engine.splits_layers:
+    if (
+        narrower.get("kv-dtype")
+        and "kv-dtype" not in given
+        and work.kv_dtype in ("bf16", "fp16")
+        and "decode" in answer.phases
+    ):
+        yield {"kv-dtype": narrower["kv-dtype"]}
+    if not engine.splits_layers:
         yield {"n": 2 * layout.devices, "tp": 2 * layout.tp}

@@ -10,7 +10,7 @@ from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.num import value
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import engine_constant
-from rooflinecli.engine.host_offload import offload_to_fit
+from rooflinecli.engine.host_offload import host_embedding_bytes, offload_to_fit
 from rooflinecli.engine.inference import decode, prefill
 from rooflinecli.engine.residency import resident_memory, weight_bytes
 from rooflinecli.engine.stored_weights import with_weight_format
@@ -44,13 +44,15 @@ def fit(request: Request, files: tuple[str, ...] | None = None) -> FitAnswer:
     base = EstimateContext(replace(request, engine=request.engine or default_engine_for(asked[0].file)))
     needed = float(value(base.prompt + base.output))
     engines = dict.fromkeys(request.engine or default_engine_for(file) for file in wanted)
+    away = "the token embedding stays in host memory and takes nothing of the device"
+    apart = [away] if host_embedding_bytes(base) else []
     best = next((f.file for f in sorted(asked, key=lambda f: -f.bytes) if f.fits and f.max_context >= needed), None)
     capacity, reserve = (float(value(n)) for n in (base.chip.capacity, engine_constant(base, "reserve_bytes", "B")))
     return FitAnswer(
         schema=SCHEMA, model=FitModel.like(spec, parameters=total),
         hardware=FitDevice.like(request.hardware, capacity_bytes=capacity, reserve_bytes=reserve),
         workload=FitLoad(prompt=value(base.prompt), output=value(base.output), batch=1, engine=base.engine.name), largest=best, files=asked,
-        notes=[note for name in engines for note in foreign(EstimateContext(replace(request, engine=name)))],
+        notes=[*apart, *(note for name in engines for note in foreign(EstimateContext(replace(request, engine=name))))],
     )  # fmt: skip
 
 

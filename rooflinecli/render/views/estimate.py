@@ -82,7 +82,8 @@ def tried(change: TriedChange, work: Workload | None = None) -> str:
     rate = f", {kind}s/s {change.rate_gain_fraction:+.0%}" if abs(change.rate_gain_fraction) > _SMALL else ""
     change_of_time = f"{'-' if change.saved_fraction > 0 else '+'}{percent(abs(change.saved_fraction))}"
     time = f"{_timed(work, change.phase)} {text(change.time_s, 'time_s')} ({change_of_time})"
-    return f"{change.flags}: {time}{rate}"
+    checked = "; check accuracy" if change.phase == "train" and "fp8" in change.flags else ""
+    return f"{change.flags}: {time}{rate}{checked}"
 
 
 def _made(work: Workload | None, phase: str) -> str:
