@@ -11,36 +11,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rooflinecli.interfaces.python.api import (
-        Answer,
-        Calibration,
-        DataError,
-        ImpossibleValue,
-        Infeasible,
-        RooflineError,
-        RooflineWarning,
-        Simulation,
-        UsageError,
-        calibrate,
-        check,
-        collective,
-        compare,
-        emit,
-        estimate,
-        explain,
-        fit,
-        fleet,
-        goodput,
-        ops,
-        parameters,
-        partitioning,
-        plan,
-        rl,
-        search,
-        shard,
-        simulate,
-        speculate,
-        sweep,
+    from rooflinecli.interfaces.python.api import (  # isort: skip
+        Answer, Calibration, DataError, ImpossibleValue, Infeasible, RooflineError, RooflineWarning, Simulation,
+        UsageError, calibrate, check, collective, compare, emit, estimate, explain, fit, fleet, goodput, ops,
+        parameters, partitioning, plan, rl, search, shard, simulate, speculate, sweep,
     )  # fmt: skip
 
 __all__ = [
