@@ -54,10 +54,28 @@ class CalibrationAnswer:
     def moved(self) -> list[PhaseFit]:
         return [g for g in self.groups if g.moved]
 
-    @property
-    def refused(self) -> list[PhaseFit]:
-        """Fits that increased the error on the held-out rows."""
-        return [g for g in self.moved if g.refused]
+    def written(self, force: bool = False) -> list[PhaseFit]:
+        """The fits that a file takes: those that did not increase the error on the held-out rows, or with `force` all that moved."""
+        return [g for g in self.moved if force or not g.refused]
+
+    def headline(self, out: str = "", force: bool = False) -> str:
+        """What moved, from which error to which, and whether the file is written."""
+        said = []
+        for g in self.moved:
+            score = next((s for s in g.scores if s.on == "held out"), g.scores[0] if g.scores else None)
+            errors = (
+                f": error on the {score.on} rows {score.error_before:.1%} to {score.error_after:.1%}" if score else ""
+            )
+            said.append(f"{g.phase} ({g.software}){errors}{', worse' if g.refused else ''}")
+        head = f"Moved: {'; '.join(said)}." if said else "Nothing moved: these rows favor the shipped constants."
+        if not out:
+            return head
+        names, left = (
+            ", ".join(g.phase for g in self.written(force)),
+            ", ".join(g.phase for g in self.moved if g.refused),
+        )
+        worse = f" without {left}, which got worse (--force writes it)" if left and not force else ""
+        return f"{head} {out} is written with {names}{worse}." if names else f"{head} {out} is not written."
 
 
 def calibrate(
@@ -77,13 +95,9 @@ def calibrate(
         reason = ": ".join(reasons[0]) if reasons else "no row"
         raise DataError(f"{reason}; nothing is left to fit")
     once, merged = one_per_question(possible)
-    result = CalibrationAnswer(
-        chip,
-        len({row.where for row in once}),
-        contradictions=wrong + repeats(own_rows(possible)),
-        aside=resolved.aside,
-        notes=[*resolved.notes, *merged],
-    )
+    rows, contradictions = len({row.where for row in once}), wrong + repeats(own_rows(possible))
+    notes = [*resolved.notes, *merged]
+    result = CalibrationAnswer(chip, rows, contradictions=contradictions, aside=resolved.aside, notes=notes)
     for (phase, name), rows in _split(once, given).items():
         one = fit_phase(phase, name, rows, hold_out, SEED)
         result.groups.append(one)
@@ -215,14 +229,22 @@ def report(result: CalibrationAnswer) -> CalibrationReport:
         for block, x, c in zip(g.posterior.blocks, g.posterior.x, g.posterior.contraction, strict=True):
             if c <= NAMED:
                 continue
+            says = (
+                "your rows determine it"
+                if c >= DETERMINED
+                else "your rows in part"
+                if c >= PARTLY
+                else "the shipped value"
+            )
+            move = float(np.expm1(x)) if c >= PARTLY and g.posterior.supported else None
             lines.append(
                 {
                     "phase": g.phase,
                     "software": g.software,
                     "block": block.name,
-                    "move": float(np.expm1(x)) if c >= PARTLY and g.posterior.supported else None,
+                    "move": move,
                     "contraction": float(c),
-                    "says": "your rows determine it" if c >= DETERMINED else "partly" if c >= PARTLY else "prior",
+                    "says": says,
                 }
             )
     tables: dict[str, Rows] = {
@@ -244,11 +266,9 @@ def report(result: CalibrationAnswer) -> CalibrationReport:
         ],
     }
     return CalibrationReport(
-        hardware=result.hardware.id,
-        rows=result.rows,
-        tables=[ReportTable(title=title, rows=rows) for title, rows in tables.items()],
+        hardware=result.hardware.id, rows=result.rows, tables=[ReportTable(title=title, rows=rows) for title, rows in tables.items()],
         notes=[*result.notes, *(note for g in result.groups for note in _notes(g))],
-    )
+    )  # fmt: skip
 
 
 def aside(rows: list[tuple[str, str]]) -> Rows:
@@ -287,17 +307,17 @@ def _notes(g: PhaseFit) -> list[str]:
     return [f"{g.phase} ({g.software}): {note}" for note in notes]
 
 
-def hardware_yaml(result: CalibrationAnswer, today: date | None = None) -> str:
+def hardware_yaml(result: CalibrationAnswer, today: date | None = None, force: bool = True) -> str:
     """The text of the file: `extends`, and for each phase its factors, errors, rows, sources and range."""
     day = (today or date.today()).isoformat()
     data: dict[str, object] = {
         "extends": base(result.hardware),
         "calibration": {
-            phase: {g.software: _entry(g, result.hardware, day) for g in result.moved if g.phase == phase}
-            for phase in dict.fromkeys(g.phase for g in result.moved)
+            phase: {g.software: _entry(g, result.hardware, day) for g in result.written(force) if g.phase == phase}
+            for phase in dict.fromkeys(g.phase for g in result.written(force))
         },
     }
-    if result.refused:
+    if any(g.refused for g in result.written(force)):
         data["measured"] = {"forced": "held-out rows got worse by this calibration"}
     head = f"# Written by `roofline calibrate` on {day} from {plural(result.rows, 'row')}; factors multiply the constants of the file below.\n"
     return head + yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=150)
@@ -322,17 +342,11 @@ def _entry(g: PhaseFit, hardware: HardwareSpec, day: str) -> dict[str, object]:
     stale = {path: 1.0 for path in (earlier.factors if earlier else {}) if path not in factors}
     shown = next((p for p in g.scores if p.on == "held out"), g.scores[0] if g.scores else None)
     return {
-        "factors": {**factors, **stale},
-        "error": round(g.posterior.error, 4),
-        "date": day,
-        "rows": len(g.rows),
-        "sources": list(dict.fromkeys(row.where.rpartition(":")[0] for row in g.rows)),
-        "before": round(shown.error_before, 4) if shown else 0.0,
-        "after": round(shown.error_after, 4) if shown else 0.0,
-        "range": {name: [low, high] for name, (low, high) in g.range.items()},
-        **({"near": near} if near else {}),
-        **({"note": "micro-benchmarks alone"} if not own_rows(g.rows) else {}),
-    }
+        "factors": {**factors, **stale}, "error": round(g.posterior.error, 4), "date": day, "rows": len(g.rows),
+        "sources": list(dict.fromkeys(row.where.rpartition(":")[0] for row in g.rows)), "before": round(shown.error_before, 4) if shown else 0.0,
+        "after": round(shown.error_after, 4) if shown else 0.0, "range": {name: [low, high] for name, (low, high) in g.range.items()},
+        **({"near": near} if near else {}), **({"note": "micro-benchmarks alone"} if not own_rows(g.rows) else {}),
+    }  # fmt: skip
 
 
 def _near(g: PhaseFit) -> list[dict[str, object]]:

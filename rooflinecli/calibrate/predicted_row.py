@@ -37,13 +37,8 @@ STEP = 0.01  # of a logarithm, for central differences: far above rounding, far 
 
 # measured quantity -> the phase whose constants it informs
 PHASE = {
-    "train": "train",
-    "itl": "decode",
-    "static": "decode",
-    "throughput": "decode",
-    "prefill": "prefill",
-    "ttft": "ttft",
-}
+    "train": "train", "itl": "decode", "static": "decode", "throughput": "decode", "prefill": "prefill", "ttft": "ttft",
+}  # fmt: skip
 
 
 @dataclass(eq=False)

@@ -131,16 +131,8 @@ def _rows(folder: str, entries: list[Json], scope: Scope, renamed: Names, prefix
             reads, _, writes = of[what].partition("->")
             moved = _tensors(reads, renamed), _tensors(writes, renamed)
             yield Row(
-                name,
-                what,
-                None,
-                params,
-                *moved,
-                saves,
-                _tensors(of.get("masks", ""), renamed),
-                None,
-                of.get("linear", False),
-            )
+                name, what, None, params, *moved, saves, _tensors(of.get("masks", ""), renamed), None, of.get("linear", False),
+            )  # fmt: skip
 
 
 def _mixer(given: Json, scope: Scope, renamed: Names) -> Mixer:

@@ -41,13 +41,9 @@ if TYPE_CHECKING:
 
 REGIME = "kernel"
 RATES = {
-    "float64": ("fp64_matrix", "fp64"),
-    "bfloat16": ("bf16",),
-    "float16": ("fp16", "bf16"),
-    "int8": ("int8",),
-    "uint8": ("int8",),
+    "float64": ("fp64_matrix", "fp64"), "bfloat16": ("bf16",), "float16": ("fp16", "bf16"), "int8": ("int8",), "uint8": ("int8",),
     "int4": ("int4", "int8"),
-}
+}  # fmt: skip
 SAME = 1e-6  # relative difference below which two counts agree
 
 
@@ -180,11 +176,9 @@ def _xla(compiled: Compiled) -> Json:
     cost, memory = compiled.cost_analysis() or {}, compiled.memory_analysis()
     sizes = ("argument", "output", "alias", "temp", "generated_code")
     return {
-        "flops": cost.get("flops"),
-        "transcendentals": cost.get("transcendentals"),
-        "bytes_accessed": cost.get("bytes accessed"),
+        "flops": cost.get("flops"), "transcendentals": cost.get("transcendentals"), "bytes_accessed": cost.get("bytes accessed"),
         **{f"{key}_bytes": float(getattr(memory, f"{key}_size_in_bytes", 0) or 0) for key in sizes},
-    }
+    }  # fmt: skip
 
 
 def differences(counts: dict[str, OpCounts], xla: Json) -> list[Json]:
@@ -256,18 +250,10 @@ def _does_not_fit(needed: float, chip: Chip) -> Json:
 
 
 DTYPES = {
-    "f64": "float64",
-    "f32": "float32",
-    "bf16": "bfloat16",
-    "f16": "float16",
-    "f8e4m3": "float8_e4m3fn",
-    "f8e5m2": "float8_e5m2",
-    "pred": "bool",
-    "bool": "bool",
-    "c64": "complex64",
-    **{f"{short}{bits}": f"int{bits}" for short in ("s", "i") for bits in (8, 16, 32, 64)},
+    "f64": "float64", "f32": "float32", "bf16": "bfloat16", "f16": "float16", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2", "pred": "bool",
+    "bool": "bool", "c64": "complex64", **{f"{short}{bits}": f"int{bits}" for short in ("s", "i") for bits in (8, 16, 32, 64)},
     **{f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
-}
+}  # fmt: skip
 
 
 def load(target: str) -> Callable[..., object]:

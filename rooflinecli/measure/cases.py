@@ -134,14 +134,9 @@ def optimizer(rows: int, width: int) -> KernelCase:
 
 # engine name -> (jax name, bytes per element)
 NAMES = {
-    "fp64": ("float64", 8),
-    "fp32": ("float32", 4),
-    "tf32": ("float32", 4),
-    "bf16": ("bfloat16", 2),
-    "fp16": ("float16", 2),
-    "fp8": ("float8_e4m3fn", 1),
-    "int8": ("int8", 1),
-}
+    "fp64": ("float64", 8), "fp32": ("float32", 4), "tf32": ("float32", 4), "bf16": ("bfloat16", 2), "fp16": ("float16", 2),
+    "fp8": ("float8_e4m3fn", 1), "int8": ("int8", 1),
+}  # fmt: skip
 # formats that activations and streams have; the others are inputs of matrix units alone
 WIDE = ("fp64", "fp32", "tf32", "bf16", "fp16")
 # what a default run times; more are asked for with --dtype

@@ -23,12 +23,9 @@ if TYPE_CHECKING:
     from rooflinecli.measure.fit import Array
 
 VOLUME: dict[str, Callable[[float, float], Number]] = {
-    "all-reduce": forms.all_reduce_volume,
-    "all-gather": forms.gather_volume,
-    "reduce-scatter": forms.gather_volume,
-    "all-to-all": forms.all_to_all_volume,
-    "permute": forms.permute_volume,
-}
+    "all-reduce": forms.all_reduce_volume, "all-gather": forms.gather_volume, "reduce-scatter": forms.gather_volume,
+    "all-to-all": forms.all_to_all_volume, "permute": forms.permute_volume,
+}  # fmt: skip
 _NAMES = {"cpu": "between processes of the host", "gpu": "GPU interconnect", "tpu": "ICI"}
 
 
@@ -82,13 +79,9 @@ def fit(op: str, records: list[Record], bandwidth: float) -> tuple[Record, float
     base, fraction, gamma = (float(v) for v in np.exp(found.x))
     error = quantile(sorted(abs(p / m - 1) for p, m in zip(off, real, strict=True)), 0.8)
     entry = {
-        "memory": float(f"{fraction:.4g}"),
-        "overhead": f"{base * 1e6:.4g} us",
-        "gamma": f"{gamma * 1e6:.4g} us",
-        "error": round(float(error), 3),
-        "source": SOURCE,
-        "note": f"{int(n)} devices; held-out median error {median:.1%}, p90 {p90:.1%}",
-    }
+        "memory": float(f"{fraction:.4g}"), "overhead": f"{base * 1e6:.4g} us", "gamma": f"{gamma * 1e6:.4g} us", "error": round(float(error), 3),
+        "source": SOURCE, "note": f"{int(n)} devices; held-out median error {median:.1%}, p90 {p90:.1%}",
+    }  # fmt: skip
     return entry, median, p90
 
 
@@ -109,11 +102,9 @@ def network(records: list[Record], limits: MeasuredPeaks, environment: Environme
     fastest = max(fitted, key=lambda op: fitted[op]["memory"])
     rate = {"value": f"{bandwidth / 1e9:.4g} GB/s", "basis": "best bus rate seen, one way", "source": SOURCE}
     described: Record = {
-        "name": _NAMES.get(environment.platform, "interconnect"),
-        "kind": "fabric" if environment.processes > 1 else "switch",
-        "size": environment.devices,
-        "bandwidth": rate,
-    }
+        "name": _NAMES.get(environment.platform, "interconnect"), "kind": "fabric" if environment.processes > 1 else "switch",
+        "size": environment.devices, "bandwidth": rate,
+    }  # fmt: skip
     level = known[0] if known else described
     level["efficiency"] = {**fitted, "any": fitted.get("all-gather", fitted[fastest])}
     return [level, *known[1:]]

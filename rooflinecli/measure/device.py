@@ -74,21 +74,12 @@ def environment() -> Environment:
     sm, _, memory = nvidia("clocks.sm,clocks.mem").partition(", ")
     mhz = _in_file("/proc/cpuinfo", r"cpu MHz\s*:\s*([\d.]+)")
     return Environment(
-        where,
-        model if where == "cpu" else device.device_kind,
-        jax.device_count(),
-        jax.process_count(),
-        jax.__version__,
-        jaxlib.__version__,
-        platform.python_version(),
-        platform.platform(),
-        nvidia("driver_version"),
+        where, model if where == "cpu" else device.device_kind, jax.device_count(), jax.process_count(), jax.__version__, jaxlib.__version__,
+        platform.python_version(), platform.platform(), nvidia("driver_version"),
         f"{sm} MHz SM, {memory} MHz memory, idle" if memory else f"{float(mhz):.0f} MHz" if mhz else "",
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        _llc(where),
-        _memory(device),
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, _llc(where), _memory(device),
         datetime.date.today().isoformat(),
-    )
+    )  # fmt: skip
 
 
 def join_processes(coordinator: str | None, processes: int | None, process_id: int | None) -> None:

@@ -85,12 +85,10 @@ def sizes_of(records: Iterable[LogRecord]) -> tuple[Array, Array, Array, Array, 
 
     rows = list(records)
     return (
-        np.array([float(r["flops"]) for r in rows]),
-        np.array([float(r["bytes"]) for r in rows]),
-        np.array([float(r["sizes"].get("k", 1)) for r in rows]),
-        np.array([float(r.get("launches", 1)) for r in rows]),
+        np.array([float(r["flops"]) for r in rows]), np.array([float(r["bytes"]) for r in rows]),
+        np.array([float(r["sizes"].get("k", 1)) for r in rows]), np.array([float(r.get("launches", 1)) for r in rows]),
         np.array([float(r["time_s"]) for r in rows]),
-    )
+    )  # fmt: skip
 
 
 def predict(c: Constants, flops: Array, moved: Array, k: Array, launches: Array) -> Array:

@@ -273,11 +273,8 @@ def _exact(node: Node) -> bool:
 
 
 _MATMULS: dict[str, Callable[[Node], Dot]] = {
-    "dot_general": _dot,
-    "conv_general_dilated": _convolution,
-    "ragged_dot": _ragged,
-    "ragged_dot_general": _ragged,
-}
+    "dot_general": _dot, "conv_general_dilated": _convolution, "ragged_dot": _ragged, "ragged_dot_general": _ragged,
+}  # fmt: skip
 
 
 def _passes(flat: Flat) -> list[float]:

@@ -69,19 +69,11 @@ def close(server: OpenAIServer, concurrency: int, prompt: int) -> Json:
         ) from None
     steps = [(a.last - a.first) / (a.output - 1) for a in answers if a.output > 1]
     return {
-        "schema": SCHEMA,
-        "url": server.url,
-        "model": model,
-        "engine": server.engine,
-        "concurrency": concurrency,
-        "requests": len(answers),
-        "prompt_tokens": fmean(a.prompt for a in answers),
-        "output_tokens": fmean(a.output for a in answers),
-        "first_token_s": fmean(a.first for a in answers),
-        "inter_token_s": fmean(steps) if steps else None,
-        "output_tokens_per_s": sum(a.output for a in answers) / wall,
-        "wall_s": wall,
-    }
+        "schema": SCHEMA, "url": server.url, "model": model, "engine": server.engine, "concurrency": concurrency, "requests": len(answers),
+        "prompt_tokens": fmean(a.prompt for a in answers), "output_tokens": fmean(a.output for a in answers),
+        "first_token_s": fmean(a.first for a in answers), "inter_token_s": fmean(steps) if steps else None,
+        "output_tokens_per_s": sum(a.output for a in answers) / wall, "wall_s": wall,
+    }  # fmt: skip
 
 
 def _only_model(client: httpx.Client) -> str:

@@ -64,11 +64,9 @@ def raised(limits: MeasuredPeaks, fits: list[Fit]) -> MeasuredPeaks:
 def efficiency(f: Fit, limits: MeasuredPeaks, date: str) -> Record:
     """One entry of `efficiency.REGIME.CLASS.DTYPE`, as specs.hardware.Efficiency reads it."""
     entry: Record = {
-        "compute": _fraction(f.compute_flops_per_s, limits.peaks.get(f.dtype, math.inf)),
-        "memory": _fraction(f.memory_bytes_per_s, limits.bandwidth),
-        "overhead": f"{f.overhead_s * 1e6:.4g} us",
-        "error": round(f.error, 3),
-    }
+        "compute": _fraction(f.compute_flops_per_s, limits.peaks.get(f.dtype, math.inf)), "memory": _fraction(f.memory_bytes_per_s, limits.bandwidth),
+        "overhead": f"{f.overhead_s * 1e6:.4g} us", "error": round(f.error, 3),
+    }  # fmt: skip
     entry |= {} if f.p is None else {"p": f.p}
     entry |= {"k0": f.k0, "tau": f"{f.tau_s * 1e9:.3g} ns"} if f.k0 else {}
     note = (
@@ -155,17 +153,10 @@ def _standalone(limits: MeasuredPeaks, environment: Environment, name: str) -> R
 def provenance(environment: Environment, fits: list[Fit], extends: bool) -> dict[str, str | float | int]:
     """The `measured` section: device, versions, clocks, date, errors."""
     result: dict[str, str | float | int] = {
-        "date": environment.date,
-        "device": environment.kind,
-        "platform": environment.platform,
-        "devices": environment.devices,
-        "cores": environment.cores,
-        "jax": environment.jax,
-        "jaxlib": environment.jaxlib,
-        "python": environment.python,
-        "system": environment.system,
+        "date": environment.date, "device": environment.kind, "platform": environment.platform, "devices": environment.devices,
+        "cores": environment.cores, "jax": environment.jax, "jaxlib": environment.jaxlib, "python": environment.python, "system": environment.system,
         "clocks": environment.clocks,
-    }
+    }  # fmt: skip
     if environment.driver:
         result["driver"] = environment.driver
     if not extends:

@@ -57,13 +57,10 @@ class Suite(Question["MeasureAnswer"]):
 
 
 _SUITES = {
-    "matmul": "Matmuls: square, skinny as in decode, ragged.",
-    "attention": "Attention: prefill and decode.",
-    "bandwidth": "Memory streams: copy, triad, read.",
-    "elementwise": "Norms, activations, reductions, optimizer, gather.",
-    "collectives": "All-reduce and other collectives over all local devices, or over hosts.",
-    "all": "Everything (the default).",
-}
+    "matmul": "Matmuls: square, skinny as in decode, ragged.", "attention": "Attention: prefill and decode.",
+    "bandwidth": "Memory streams: copy, triad, read.", "elementwise": "Norms, activations, reductions, optimizer, gather.",
+    "collectives": "All-reduce and other collectives over all local devices, or over hosts.", "all": "Everything (the default).",
+}  # fmt: skip
 SUITES: dict[str, type[Suite]] = {
     name: type(name, (Suite,), {"__doc__": text, "verb": f"measure {name}", "suites": tuple(_SUITES)[:-1] if name == "all" else (name,)})
     for name, text in _SUITES.items()

@@ -232,18 +232,9 @@ def described(timing: Timing) -> Record:
     """A timing as a line of the log, in SI."""
     s = timing.summary
     return {
-        "time_s": s.p10,
-        "median_s": s.median,
-        "mad_s": s.mad,
-        "interval_s": [s.median_low, s.median_high],
-        "runs": s.n,
-        "batch": timing.batch,
-        "compile_s": timing.compile_s,
-        "dispatch_s": timing.dispatch,
-        "outliers": s.outliers,
-        "spread": round(s.spread, 4),
-        "warning": timing.warning,
-    }
+        "time_s": s.p10, "median_s": s.median, "mad_s": s.mad, "interval_s": [s.median_low, s.median_high], "runs": s.n, "batch": timing.batch,
+        "compile_s": timing.compile_s, "dispatch_s": timing.dispatch, "outliers": s.outliers, "spread": round(s.spread, 4), "warning": timing.warning,
+    }  # fmt: skip
 
 
 SCHEMA = "roofline-measure/1"

@@ -81,11 +81,8 @@ def _elementwise(platform: str, quick: bool, dtype: str) -> Iterator[KernelCase]
 
 
 GRIDS: dict[str, Callable[[str, bool, str], Iterator[KernelCase]]] = {
-    "bandwidth": _bandwidth,
-    "matmul": _matmul,
-    "attention": _attention,
-    "elementwise": _elementwise,
-}
+    "bandwidth": _bandwidth, "matmul": _matmul, "attention": _attention, "elementwise": _elementwise,
+}  # fmt: skip
 
 
 def baseline(platform: str, dtype: str) -> Iterator[KernelCase]:

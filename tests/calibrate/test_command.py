@@ -248,7 +248,8 @@ def test_worse_on_the_rows_held_out_writes_nothing_without_force(tmp_path, monke
     file.write_text("".join(json.dumps(run) + "\n" for run in runs))
     ran = run_cli("calibrate", str(file), "--hw", "h100", "-n", "1", "--out", str(out))
     assert (ran.code, out.exists()) == (1, False)
-    assert "worse on the held-out rows" in ran.out
+    assert "worse on the held-out rows" in ran.out and "5.0% to 20.0%, worse" in " ".join(ran.out.split())
+    assert f"not written: {out}: the held-out rows got worse; --force writes it" in " ".join(ran.err.split())
     assert run_cli("calibrate", str(file), "--hw", "h100", "-n", "1", "--out", str(out), "--force").code == 0
     assert out.exists()
 
@@ -390,3 +391,25 @@ def test_a_plan_is_compared_with_rows_of_its_own_lengths_and_load(tmp_path):
     assert {gap.row for gap in found} == {f"{file}:1"}
     assert {gap.quantity for gap in found} == {"itl", "ttft"}
     assert {gap.row for gap in rows_of_plan([file], plan | {"prompt": 2048})} == {f"{file}:2"}
+
+
+def test_a_phase_that_gets_worse_does_not_veto_another():
+    """The headline names both, and the file takes the one that improved."""
+    from types import SimpleNamespace
+
+    from rooflinecli.calibrate.answer import CalibrationAnswer
+    from rooflinecli.calibrate.phase_fit import HeldOutScore
+
+    better, worse = (HeldOutScore("held out", 2, 0.2, after, 1.0, 0.5) for after in (0.1, 0.3))
+    fits = [
+        SimpleNamespace(phase=phase, software="vllm", scores=[score], moved=True, refused=score.worse)
+        for phase, score in (("decode", better), ("ttft", worse))
+    ]
+    answer = CalibrationAnswer(None, 4, fits)
+    assert [g.phase for g in answer.written()] == ["decode"] and len(answer.written(force=True)) == 2
+    said = answer.headline("my.yaml")
+    assert (
+        "decode (vllm): error on the held out rows 20.0% to 10.0%; ttft (vllm): error on the held out rows 20.0% to 30.0%, worse."
+        in said
+    )
+    assert said.endswith("my.yaml is written with decode without ttft, which got worse (--force writes it).")

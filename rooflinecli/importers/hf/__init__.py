@@ -28,18 +28,14 @@ _TOWER = _WRAPPER | frozenset(IGNORED["tower"].split())
 _INSIDE = frozenset(IGNORED["inside"].split())
 # Where the lines of a converted model's fields are, for errors and explanations
 _LINES: dict[tuple[str, ...], tuple[str, ...]] = {
-    ("d_model",): ("hidden_size", "n_embd", "n_embed"),
-    ("vocab_size",): ("vocab_size",),
-    ("max_context",): ("max_position_embeddings", "n_positions", "seq_length"),
-    ("layers",): ("num_hidden_layers", "n_layer"),
-    ("attention", "n_heads"): ("num_attention_heads", "n_head"),
-    ("attention", "n_kv_heads"): ("num_key_value_heads", "num_kv_heads"),
+    ("d_model",): ("hidden_size", "n_embd", "n_embed"), ("vocab_size",): ("vocab_size",),
+    ("max_context",): ("max_position_embeddings", "n_positions", "seq_length"), ("layers",): ("num_hidden_layers", "n_layer"),
+    ("attention", "n_heads"): ("num_attention_heads", "n_head"), ("attention", "n_kv_heads"): ("num_key_value_heads", "num_kv_heads"),
     ("attention", "head_dim"): ("head_dim", "hidden_size", "n_embd"),
     ("feedforward", "d_ff"): ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"),
-    ("feedforward", "n_experts"): ("num_local_experts", "num_experts", "n_routed_experts"),
-    ("feedforward", "top_k"): ("num_experts_per_tok",),
+    ("feedforward", "n_experts"): ("num_local_experts", "num_experts", "n_routed_experts"), ("feedforward", "top_k"): ("num_experts_per_tok",),
     ("quantization",): ("quantization_config",),
-}
+}  # fmt: skip
 
 
 def from_config(config: Mapping[str, Any], where: Where | str = "config.json") -> Json:
@@ -167,11 +163,9 @@ def _tower(outer: ConfigFields, name: str, model: Json) -> Json:
     v = ConfigFields(given, family.defaults, outer.where, ("vision_config",), used={"model_type"})
     made = family.convert(v)
     names = {
-        "outer": outer,
-        "text": model["d_model"],
-        "class_token": int(any(part["name"] == "class_token" for part in made["before"])),
+        "outer": outer, "text": model["d_model"], "class_token": int(any(part["name"] == "class_token" for part in made["before"])),
         "positions": made.get("positions", {}).get("kind"),
-    }
+    }  # fmt: skip
     joined = rows.built(rows.row("projectors", wrapper["projector"]), v, names)
     made |= {"after": [*made.get("after", []), *joined.get("after", [])], "images": joined["images"]}
     for off in ("is_encoder_decoder", "add_cross_attention"):

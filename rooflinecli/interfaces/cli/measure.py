@@ -44,7 +44,12 @@ class CalibrateDelivery(Delivery):
 
 
 def _text(
-    answer: Any, how: Delivery, notes: list[str], out: Path | None = None, images: dict[str, str] | None = None
+    answer: Any,
+    how: Delivery,
+    notes: list[str],
+    out: Path | None = None,
+    images: dict[str, str] | None = None,
+    head: str = "",
 ) -> str:
     """The tables of an answer in a format."""
     from rooflinecli.render.answer import render
@@ -52,7 +57,7 @@ def _text(
 
     if how.format == "csv":
         return report_tables.csv(answer.tables)
-    page = report_tables.view(answer.tables, notes, images)
+    page = report_tables.view(answer.tables, notes, images, head)
     return render(answer, lambda _: page, how.format, columns(how.wide, out), schema=how.schema)
 
 
@@ -75,20 +80,21 @@ def validate(question: Validate, how: ValidateDelivery) -> None:
 
 
 def calibrate(question: Calibrate, how: CalibrateDelivery) -> int:
-    """Calibrate and print; the exit code is 1 where held-out rows got worse."""
+    """Calibrate and print; the exit code is 1 where all that moved made held-out rows worse."""
     from rooflinecli.calibrate.answer import hardware_yaml, report
     from rooflinecli.core import files
 
     result = question.answer()
     answer = report(result)
-    write(_text(answer, how, answer.notes))
-    if result.refused and not how.force:
-        return 1
-    if how.out is not None and result.moved:
-        files.write(Path(how.out), hardware_yaml(result))
+    kept, force = result.written(how.force), how.force
+    write(_text(answer, how, answer.notes, head=result.headline(how.out or "", force)))
+    if how.out is not None and kept:
+        files.write(Path(how.out), hardware_yaml(result, force=force))
+    elif how.out is not None and result.moved:
+        print_error(f"not written: {how.out}: the held-out rows got worse; --force writes it")
     elif how.out is not None:
         print_error(f"note: {how.out} is not written: no phase moved, so the shipped file says all there is")
-    return 0
+    return int(bool(result.moved) and not kept)
 
 
 class MeasureDelivery(Delivery):

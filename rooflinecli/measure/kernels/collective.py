@@ -24,12 +24,10 @@ def _permute(x: jax.Array) -> jax.Array:
 
 # op -> (function of a device's block, whether its input and its output are sharded over the axis)
 OPS: dict[str, tuple[Callable[[jax.Array], jax.Array], bool, bool]] = {
-    "all-reduce": (lambda x: jax.lax.psum(x, AXIS), False, False),
-    "all-gather": (lambda x: jax.lax.all_gather(x, AXIS, tiled=True), True, False),
+    "all-reduce": (lambda x: jax.lax.psum(x, AXIS), False, False), "all-gather": (lambda x: jax.lax.all_gather(x, AXIS, tiled=True), True, False),
     "reduce-scatter": (lambda x: jax.lax.psum_scatter(x, AXIS, tiled=True), False, True),
-    "all-to-all": (lambda x: jax.lax.all_to_all(x, AXIS, 0, 0, tiled=True), False, False),
-    "permute": (_permute, False, False),
-}
+    "all-to-all": (lambda x: jax.lax.all_to_all(x, AXIS, 0, 0, tiled=True), False, False), "permute": (_permute, False, False),
+}  # fmt: skip
 
 
 def collective(op: str, mesh: Mesh) -> Function:

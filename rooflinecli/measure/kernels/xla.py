@@ -167,16 +167,9 @@ def _gather(case: KernelCase) -> Kernel:
 
 
 _BUILDERS: dict[str, Callable[[KernelCase], Kernel]] = {
-    "matmul": _matmul,
-    "matmul_training": _matmul_training,
-    "grouped": _grouped,
-    "prefill": prefill,
-    "prefill_full": prefill,
-    "prefill_training": _prefill_training,
-    "decode": _decode,
-    "adamw": _optimizer,
-    "gather": _gather,
-}
+    "matmul": _matmul, "matmul_training": _matmul_training, "grouped": _grouped, "prefill": prefill, "prefill_full": prefill,
+    "prefill_training": _prefill_training, "decode": _decode, "adamw": _optimizer, "gather": _gather,
+}  # fmt: skip
 
 
 def hopper_matmul(x: jax.Array, w: jax.Array, band: int = BANDS[0]) -> jax.Array:

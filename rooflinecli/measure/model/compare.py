@@ -67,21 +67,11 @@ def close(loop: ModelComparison) -> ModelReport:
         s = timing.summary
         warnings = (timing.warning, below_floor(s.median, expected.floor), noise(hardware))
         row = {
-            "id": f"loop/{spec.id}/L{spec.n_layers}/D{spec.d_model}/b{loop.batch}/s{loop.seq}/{dtype}/{phase}",
-            "phase": phase,
-            "predicted_s": expected.time,
-            "measured_s": s.median,
-            "low_s": s.p10,
-            "mad_s": s.mad,
-            "runs": s.n,
-            "floor_s": expected.floor,
-            "error": expected.time / s.median - 1,
-            "matmul_flops": expected.flops,
-            "xla_flops": xla,
-            "compile_s": timing.compile_s,
-            "breakdown_s": expected.breakdown,
-            "warning": "; ".join(filter(None, warnings)),
-        }
+            "id": f"loop/{spec.id}/L{spec.n_layers}/D{spec.d_model}/b{loop.batch}/s{loop.seq}/{dtype}/{phase}", "phase": phase,
+            "predicted_s": expected.time, "measured_s": s.median, "low_s": s.p10, "mad_s": s.mad, "runs": s.n, "floor_s": expected.floor,
+            "error": expected.time / s.median - 1, "matmul_flops": expected.flops, "xla_flops": xla, "compile_s": timing.compile_s,
+            "breakdown_s": expected.breakdown, "warning": "; ".join(filter(None, warnings)),
+        }  # fmt: skip
         rows.append(row)
         checks.append(check)
         log.append({"key": f"{row['id']}/{time.time():.0f}", "date": env.date, **row})

@@ -24,15 +24,9 @@ from rooflinecli.specs.model import AttentionSpec, FeedForwardSpec, LayerSpec, M
 
 Cache = list[tuple[jax.Array, jax.Array]]
 _ACT = {
-    "gelu": lambda x: jax.nn.gelu(x, approximate=False),
-    "gelu_tanh": jax.nn.gelu,
-    "gelu_new": jax.nn.gelu,
-    "gelu_pytorch_tanh": jax.nn.gelu,
-    "silu": jax.nn.silu,
-    "swish": jax.nn.silu,
-    "relu": jax.nn.relu,
-    "relu2": lambda x: jnp.square(jax.nn.relu(x)),
-}
+    "gelu": lambda x: jax.nn.gelu(x, approximate=False), "gelu_tanh": jax.nn.gelu, "gelu_new": jax.nn.gelu, "gelu_pytorch_tanh": jax.nn.gelu,
+    "silu": jax.nn.silu, "swish": jax.nn.silu, "relu": jax.nn.relu, "relu2": lambda x: jnp.square(jax.nn.relu(x)),
+}  # fmt: skip
 
 
 def forward(
@@ -205,11 +199,9 @@ def _layer_weights(group: LayerSpec, spec: ModelSpec, matrix: Callable[..., jax.
     assert a is not None
     h, kv, hd = a.n_heads, a.n_kv_heads or a.n_heads, a.head_dim or 0
     layer: Weights = {
-        "norms": [_norm(spec.norm, d, dtype) for _ in range(group.norms)],
-        "qkv": _linear(matrix, d, (h + 2 * kv) * hd, a.qkv_bias, dtype),
-        "out": _linear(matrix, h * hd, d, a.out_bias, dtype),
-        **(_experts if f.kind == "moe" else _dense)(f, d, matrix, dtype),
-    }
+        "norms": [_norm(spec.norm, d, dtype) for _ in range(group.norms)], "qkv": _linear(matrix, d, (h + 2 * kv) * hd, a.qkv_bias, dtype),
+        "out": _linear(matrix, h * hd, d, a.out_bias, dtype), **(_experts if f.kind == "moe" else _dense)(f, d, matrix, dtype),
+    }  # fmt: skip
     if a.qk_norm == "head":
         layer |= {name: {"scale": jnp.ones((hd,), dtype)} for name in ("q_norm", "k_norm")}
     return layer
@@ -269,11 +261,8 @@ def program(phase: str, spec: ModelSpec, weights: Weights, batch: int, seq: int,
         return Program(partial(forward, spec, last_only=True, keep=True), (weights, tokens))
     logits = jnp.ones((batch, seq, spec.vocab_size), dtype)
     return Program(
-        lambda w, t, out: forward(spec, w, t)[0],
-        (weights, tokens, logits),
-        (2,),
-        lambda args, out: (args[0], args[1], out),
-    )
+        lambda w, t, out: forward(spec, w, t)[0], (weights, tokens, logits), (2,), lambda args, out: (args[0], args[1], out),
+    )  # fmt: skip
 
 
 def loss(spec: ModelSpec, weights: Weights, tokens: jax.Array) -> jax.Array:

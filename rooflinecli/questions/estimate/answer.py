@@ -176,14 +176,9 @@ def _model(ctx: EstimateContext) -> types.ModelAnswer:
 def _hardware(ctx: EstimateContext) -> types.HardwareAnswer:
     spec, peak = ctx.request.hardware, ctx.chip.peak(ctx.formats.compute)
     return types.HardwareAnswer(
-        name=spec.name,
-        id=spec.id,
-        peak_flops_per_s=peak,
-        bandwidth_bytes_per_s=ctx.chip.bandwidth,
-        capacity_bytes=ctx.chip.capacity,
-        ridge_flops_per_byte=roofline.ridge_point(peak, ctx.chip.bandwidth),
-        power_basis=None if ctx.chip.power is None else ctx.chip.draw.basis,
-    )
+        name=spec.name, id=spec.id, peak_flops_per_s=peak, bandwidth_bytes_per_s=ctx.chip.bandwidth, capacity_bytes=ctx.chip.capacity,
+        ridge_flops_per_byte=roofline.ridge_point(peak, ctx.chip.bandwidth), power_basis=None if ctx.chip.power is None else ctx.chip.draw.basis,
+    )  # fmt: skip
 
 
 def _price(ctx: EstimateContext) -> types.PriceAnswer | None:
@@ -193,25 +188,18 @@ def _price(ctx: EstimateContext) -> types.PriceAnswer | None:
         return None
     one, age = chosen.offer, chosen.offer.age_days
     return types.PriceAnswer.like(
-        one,
-        usd_per_device_hour=one.usd,
-        usd_per_device_hour_interval=(chosen.low, chosen.high),
-        offers=chosen.count,
-        age_s=None if age is None else age * 86400.0,
-        file=one.where,
-    )
+        one, usd_per_device_hour=one.usd, usd_per_device_hour_interval=(chosen.low, chosen.high), offers=chosen.count,
+        age_s=None if age is None else age * 86400.0, file=one.where,
+    )  # fmt: skip
 
 
 def _workload(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> types.Workload:
     r = ctx.request
     work = types.Workload(
-        dtype=ctx.dtype,
-        weight_dtype=_weight_dtype(ctx),
-        matmul_dtype=ctx.formats.compute,
+        dtype=ctx.dtype, weight_dtype=_weight_dtype(ctx), matmul_dtype=ctx.formats.compute,
         kv_dtype=r.kv_dtype or (ctx.dtype if ctx.formats.kv == size_of(ctx.dtype) else ctx.formats.outer_compute),
-        attention_flops="full" if ctx.spec.both_ways else r.attention_flops,
-        efficiency=r.efficiency,
-    )
+        attention_flops="full" if ctx.spec.both_ways else r.attention_flops, efficiency=r.efficiency,
+    )  # fmt: skip
     if "prefill" in r.phases or "decode" in r.phases:
         decode = phases.get("decode")
         alone = ctx.batch if ctx.is_autoregressive else ctx.requests_per_pass

@@ -82,35 +82,25 @@ def _considered(ctx: EstimateContext, phases: tuple[str, ...], work: str, choice
         smaller = {"devices": half, "least_bytes_per_device": min(needed)} if needed else None
     layouts.sort(key=lambda row: (not row["fits"], row["time_at_bound_s"] if row["fits"] else row["bytes_per_device"]))
     return {
-        "work": work,
-        "reason": choice.reason,
-        "chosen": _sizes(choice.layout),
-        "capacity_bytes": float(ctx.chip.capacity),
-        "considered": layouts,
+        "work": work, "reason": choice.reason, "chosen": _sizes(choice.layout), "capacity_bytes": float(ctx.chip.capacity), "considered": layouts,
         "smaller": smaller,
-    }
+    }  # fmt: skip
 
 
 def _layout(ctx: EstimateContext, phases: tuple[str, ...], one: Candidate) -> dict[str, object]:
     found = answer(ctx, one.layout, "train" if "train" in phases else "decode") if one.fits else None
     return {
-        **_sizes(one.layout),
-        "bytes_per_device": one.needs(ctx, phases),
-        "fits": one.fits,
-        "time_s": found.time_s if found else None,
+        **_sizes(one.layout), "bytes_per_device": one.needs(ctx, phases), "fits": one.fits, "time_s": found.time_s if found else None,
         "time_at_bound_s": time_at_bound(found, ctx.request.bound) if found else None,
         "bottleneck": max(found.breakdown_s, key=found.breakdown_s.__getitem__) if found else None,
-    }
+    }  # fmt: skip
 
 
 def _sizes(plan: Layout) -> dict[str, object]:
     return {
-        **{k: int(getattr(plan, k)) for k in ("devices", *AXES)},
-        "zero": plan.zero,
-        "recompute": plan.recompute,
-        "micro_batch": int(plan.micro_batch),
-        "virtual_stages": int(plan.virtual_stages),
-    }
+        **{k: int(getattr(plan, k)) for k in ("devices", *AXES)}, "zero": plan.zero, "recompute": plan.recompute,
+        "micro_batch": int(plan.micro_batch), "virtual_stages": int(plan.virtual_stages),
+    }  # fmt: skip
 
 
 EXPOSED_AXES = ("tp", "ep", "cp", "pp", "dp", "fsdp")  # classes of exposed collectives

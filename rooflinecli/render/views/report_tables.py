@@ -17,9 +17,11 @@ _COLUMNS = table(Path(__file__).with_suffix(".yaml"))
 _ORDER, _HEADS, LEGEND = _COLUMNS["order"], _COLUMNS["heads"], _COLUMNS["legend"]
 
 
-def view(tables: Sequence[ReportTable], notes: Sequence[str], images: Mapping[str, str] | None = None) -> Page:
-    """A headline, a table, its picture and its notes for each; then the notes of all. `images`: title -> file, for Markdown."""
-    groups: list[list[Block]] = []
+def view(
+    tables: Sequence[ReportTable], notes: Sequence[str], images: Mapping[str, str] | None = None, head: str = ""
+) -> Page:
+    """`head`; a headline, a table, its picture and its notes for each; then the notes of all. `images`: title -> file, for Markdown."""
+    groups: list[list[Block]] = [[Headline(head)]] if head else []
     for one in tables:
         if one.rows or one.notes:
             groups.append([Headline(one.title[:1].upper() + one.title[1:]), *_body(one.rows)])
