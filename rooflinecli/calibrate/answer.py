@@ -95,9 +95,9 @@ def calibrate(
         reason = ": ".join(reasons[0]) if reasons else "no row"
         raise DataError(f"{reason}; nothing is left to fit")
     once, merged = one_per_question(possible)
-    rows, contradictions = len({row.where for row in once}), wrong + repeats(own_rows(possible))
+    count, doubtful = len({row.where for row in once}), wrong + repeats(own_rows(possible))
     notes = [*resolved.notes, *merged]
-    result = CalibrationAnswer(chip, rows, contradictions=contradictions, aside=resolved.aside, notes=notes)
+    result = CalibrationAnswer(chip, count, contradictions=doubtful, aside=resolved.aside, notes=notes)
     for (phase, name), rows in _split(once, given).items():
         one = fit_phase(phase, name, rows, hold_out, SEED)
         result.groups.append(one)
