@@ -135,18 +135,11 @@ def planned_offers(
         share = usual if offer.kind != "spot" else goodput(offer, devices, params, preempted_s)
         if not share:
             continue
-        found.append(
-            RunOffer.like(
-                offer,
-                hardware=spec.name,
-                usd_per_device_hour=offer.usd,
-                goodput=share,
-                elapsed_s=run_s[0] / share,
-                elapsed_usd=float(cost.run_cost(run_s[0] / share, cost.fleet_price(devices, offer.usd))),
-                meets_deadline=deadline_s is None or run_s[1] / share <= deadline_s,
-                source=f"{offer.where}; {offer.source}",
-            )
-        )
+        bill = float(cost.run_cost(run_s[0] / share, cost.fleet_price(devices, offer.usd)))
+        found.append(RunOffer.like(
+            offer, hardware=spec.name, usd_per_device_hour=offer.usd, goodput=share, elapsed_s=run_s[0] / share, elapsed_usd=bill,
+            meets_deadline=deadline_s is None or run_s[1] / share <= deadline_s, source=f"{offer.where}; {offer.source}",
+        ))  # fmt: skip
     return sorted(found, key=lambda row: (not row.meets_deadline, row.elapsed_usd))
 
 

@@ -23,10 +23,13 @@ def view(answer: CompareAnswer, estimate: EstimateAnswer | None = None) -> Page:
         [Headline(_headline(answer, best), (best.name,) if best else ())],
         [_table(answer)] if best else [],
         _notes(answer),
-        [Pairs(limits(estimate)), *notes(estimate)] if estimate is not None else [],
+        [Pairs(limits(estimate)), *notes(estimate, True)] if estimate is not None else [],
         labelled("best", best.command) if best and best.command else [],
         tornado(answer.tornado) if answer.tornado is not None else [],
-        details=[labelled(f"{row.rank}", row.command) for row in answer.ranked[1:] if row.command],
+        details=[
+            notes(estimate, False) if estimate is not None else [],
+            *(labelled(f"{row.rank}", row.command) for row in answer.ranked[1:] if row.command),
+        ],
         about="all commands",
     )
 

@@ -350,10 +350,17 @@ def _gap(answer: EstimateAnswer) -> list[Block]:
     return [Prose(head, style="dim"), *(Prose(f"- {line}", indent=2) for line in lines)]
 
 
-def notes(answer: EstimateAnswer) -> list[Block]:
-    """What an answer warns of, here and of the best row of another verb."""
+_FIRST = (
+    "no run supports",
+    "has no flag",
+)  # notes of the best row on the first screen of another verb; its --details have the others
+
+
+def notes(answer: EstimateAnswer, first: bool | None = None) -> list[Block]:
+    """What an answer warns of; of the best row of another verb what its first screen has, or the others."""
     large = tuple(f"{phase}: " for phase in _too_large(answer))  # what is said of them is that they do not fit
-    return [Prose(f"note: {line}", indent=2) for line in answer.notes or () if not large or not line.startswith(large)]
+    found = [line for line in answer.notes or () if first is None or first == any(words in line for words in _FIRST)]
+    return [Prose(f"note: {line}", indent=2) for line in found if not large or not line.startswith(large)]
 
 
 def _notes(answer: EstimateAnswer) -> list[Block]:

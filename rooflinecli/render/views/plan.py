@@ -113,10 +113,11 @@ def view(answer: types.PlanAnswer, estimate: EstimateAnswer | None = None) -> Pa
     return page(
         [Headline(_headline(answer, rows), tuple(row.hardware for row in rows[:1]))],
         [records(_SERVING if isinstance(answer, types.ServingPlan) else _TRAINING, rows)] if rows else [],
-        [Pairs(limits(estimate)), *notes(estimate)] if estimate is not None else [],
+        [Pairs(limits(estimate)), *notes(estimate, True)] if estimate is not None else [],
         *(labelled("best", row.command) for row in rows[:1]),
         _notes(answer, offers, estimate),
         details=[
+            notes(estimate, False) if estimate is not None else [],
             [records(_TRAINING_MORE, rows)] if isinstance(answer, types.TrainingPlan) and rows else [],
             [
                 Prose(note, 2)

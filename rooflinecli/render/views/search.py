@@ -39,7 +39,7 @@ def view(answer: types.SearchAnswer, estimate: EstimateAnswer | None = None) -> 
     return page(
         [Headline(headline, (answer.model, answer.hardware)), Prose(_counts(answer), style="dim")],
         [_table(answer)] if rows else [],
-        [Pairs(limits(estimate)), *notes(estimate)] if estimate is not None else _unsupported(rows[:1]),
+        [Pairs(limits(estimate)), *notes(estimate, True)] if estimate is not None else _unsupported(rows[:1]),
         labelled("best", rows[0].estimate or rows[0].command) if rows else [],
         [
             Prose(f"{rank_label(row, i)} simulated: {_simulated(row.simulate)}")
@@ -52,6 +52,7 @@ def view(answer: types.SearchAnswer, estimate: EstimateAnswer | None = None) -> 
         _elasticities(answer),
         tornado(answer.tornado) if answer.tornado is not None else [],
         details=[
+            notes(estimate, False) if estimate is not None else [],
             *(
                 labelled(rank_label(row, i), row.estimate or row.command)
                 for i, row in enumerate(rows, 1)
