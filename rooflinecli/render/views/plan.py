@@ -203,10 +203,9 @@ def _notes(answer: types.PlanAnswer, offers: list[types.RunOffer], estimate: Est
     found += [_cheaper_and_faster(row, answer.bound) for row in answer.sized[:1] if isinstance(row, types.TrainingChip)]
     if offers:
         offer = offers[0]
-        usd = f"{money(offer.elapsed_usd)} at {text(offer.usd_per_device_hour, 'usd_per_hour')}"
         of = "" if offer.hardware == answer.sized[0].hardware else f"{offer.hardware} of "
         whose = f"{of}{offer.provider}, {offer.kind}, {offer.date}"
-        found.append(f"cheapest offer: {whose}: {usd}")
+        found.append(f"cheapest offer: {whose}: {money(offer.elapsed_usd)}")
     if answer.unpriced:
         found.append(f"{remedy(answer.unpriced)}; without it a chip ranks by time, after the others")
     if isinstance(answer, types.ServingPlan) and answer.period_s:
