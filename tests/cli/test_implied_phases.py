@@ -36,6 +36,9 @@ def test_a_layout_that_holds_no_training_serves_all_the_same():
     deployment = ("llama-3.3-70b", "--hw", "h100", "-n", "8", "--tp", "8")
     assert run_cli("estimate", *deployment, "--engine", "vllm").code == 0
     assert run_cli("estimate", *deployment, "--engine", "vllm", "--phase", "train").code == 1
+    bare = run_cli("estimate", *deployment, "-f", "json")
+    assert bare.code == 0 and not bare.json["feasible"], "training was not asked"
+    assert run_cli("estimate", *deployment, "--tokens", "1T").code == 1
 
 
 @pytest.mark.slow

@@ -13,6 +13,8 @@ from rooflinecli.questions.estimate.question import Estimate
 from rooflinecli.specs.options import OptText, Switch, Text, field
 
 if TYPE_CHECKING:
+    from rooflinecli.importers.source import Options
+    from rooflinecli.questions.estimate.answer_types import EstimateAnswer
     from rooflinecli.questions.report.question import Report
 
 
@@ -27,7 +29,7 @@ class EstimateDelivery(Explained):
 
 
 def run(question: Estimate, how: EstimateDelivery) -> int:
-    """Print the answer; the exit code is 1 where the layout does not fit, or an emitted launch leaves part of it out."""
+    """Print the answer; the exit code is 1 where what was asked does not fit, or an emitted launch leaves part of it out."""
     out = None if how.out is None else Path(how.out)
     width = columns(how.wide, out)
     if how.explain is not None:
@@ -51,7 +53,7 @@ def run(question: Estimate, how: EstimateDelivery) -> int:
         write(emitted.text, out)
         if emitted.left_out:
             warn(f"the launch leaves out {emitted.left_out}{'' if how.partial else '; add --partial to accept this'}")
-            return 0 if how.partial and result.feasible else 1
+            return 1 if not how.partial else _exit_code(options, result)
     else:
         from rooflinecli.render.answer import render
         from rooflinecli.render.formats.terminal import SCREEN
@@ -63,7 +65,17 @@ def run(question: Estimate, how: EstimateDelivery) -> int:
             result.changes_to_try = changes(options, result)
         width = min(width, SCREEN)
         write(render(result, view, how.format, width, schema=how.schema, details=how.details), out)
-    return 0 if result.feasible else 1
+    return _exit_code(options, result)
+
+
+def _exit_code(options: Options, answer: EstimateAnswer) -> int:
+    """1 where what was asked does not fit; without a phase that is asked or implied, where neither serving nor training does."""
+    from rooflinecli.engine.build_request import implied
+    from rooflinecli.specs.request import kinds_of_work
+
+    failing = kinds_of_work({v.constraint.partition(".")[0] for v in answer.violations})
+    given = [name for name, written in options.items() if written is not None]
+    return int(bool(failing) and ("phase" in given or implied(given) != "" or len(failing) > 1))
 
 
 def _explained(question: Estimate, quantity: str, depth: int, width: int) -> str:
@@ -90,7 +102,7 @@ class PageDelivery(Output):
 
 
 def report(question: Report, how: PageDelivery) -> int:
-    """Write the page; the exit code is 1 where the layout does not fit."""
+    """Write the page; the exit code is 1 where what was asked does not fit."""
     from rooflinecli.questions.search.search_request import estimate_command
     from rooflinecli.render.report.page import page
 
@@ -101,7 +113,7 @@ def report(question: Report, how: PageDelivery) -> int:
         print(f"wrote {how.out}")
     for violation in answer.estimate.violations:
         print_error(violation.message)
-    return 0 if answer.estimate.feasible else 1
+    return _exit_code(question.options(), answer.estimate)
 
 
 def app(verb: str) -> typer.Typer:

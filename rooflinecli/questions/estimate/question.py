@@ -17,7 +17,8 @@ if TYPE_CHECKING:  # a help page needs none of them
 class Estimate(EstimateOptions, Question["EstimateAnswer"]):
     """What training, prefill and decode cost: time, throughput, memory and dollars, as floor, expected and interval.
 
-    Exit code 1 when the layout does not fit; the answer is printed all the same, with what is missing.
+    Exit code 1 when what was asked does not fit (without a phase: when neither serving nor training does); the answer is printed all the
+    same, with what is missing.
     """
 
     verb = "estimate"
