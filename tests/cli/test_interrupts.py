@@ -77,6 +77,7 @@ def test_a_fleet_that_keeps_its_answers_says_where(monkeypatch: pytest.MonkeyPat
     assert ran.code == 130 and f"the answers so far are in {tmp_path / 'kept'}" in ran.err
 
 
+@pytest.mark.slow
 def test_a_search_of_rl_keeps_the_layouts_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     from rooflinecli.questions.rl import variants
 
@@ -93,6 +94,7 @@ def test_a_search_of_rl_keeps_the_layouts_that_it_has(monkeypatch: pytest.Monkey
     assert ran.code == 130 and "interrupted: 1 of 3 layouts were tried" in ran.out and "best of 1 layout" in ran.out
 
 
+@pytest.mark.slow
 def test_an_rl_step_that_does_not_fit_says_so_first_and_what_to_try() -> None:
     ran = run_cli("rl", "llama-3.3-70b", "--hw", "h100", "-n", "4", "--tp", "1", "--pp", "1", "--zero", "0")
     assert ran.code == 1 and "does not fit; it would take" in " ".join(ran.out.split("\n\n")[0].split())

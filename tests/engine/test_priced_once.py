@@ -8,7 +8,7 @@ from rooflinecli.engine import build_request, forward_step, serving_load, specul
 from rooflinecli.price import accumulator
 from rooflinecli.questions.estimate.answer import estimate
 
-LAYOUT = {"hw": "h200", "n": 8, "tp": 8, "pp": 1, "dp": 1, "prompt": 1024, "output": 512}
+LAYOUT = {"hw": "h200", "n": 8, "tp": 8, "pp": 1, "dp": 1, "ep": 1, "prompt": 1024, "output": 512}
 
 
 @pytest.mark.parametrize("load", [{"batch": 64}, {"concurrency": 64}])

@@ -17,7 +17,7 @@ def test_quantiles_interpolate():
 def test_summary_of_a_known_sample():
     s = summarize([10.0, 11.0, 12.0, 13.0, 100.0])
     assert (s.n, s.median, s.mad, s.outliers) == (5, 12.0, 1.0, 1)
-    assert s.lo <= s.median <= s.hi
+    assert s.median_low <= s.median <= s.median_high
 
 
 def test_empty_sample_is_refused():
@@ -30,7 +30,7 @@ def test_interval_covers_the_median_about_as_often_as_it_says():
     covered = 0
     for _ in range(400):
         s = summarize([rng.expovariate(1.0) for _ in range(25)])
-        covered += s.lo <= math.log(2) <= s.hi
+        covered += s.median_low <= math.log(2) <= s.median_high
     assert 0.93 <= covered / 400 <= 0.995
 
 

@@ -226,6 +226,7 @@ def test_default_group_sizes() -> None:
     assert (Rl("qwen3-8b", hw="h100").sequences, Rl("qwen3-8b", hw="h100", algorithm="ppo").sequences) == (8192, 512)
 
 
+@pytest.mark.slow
 def test_an_engine_beside_a_trainer_keeps_its_reserve() -> None:
     """vLLM takes 0.9 of memory at most for weights, cache and its reserve, so that roles that stay never fill a device to the last byte."""
     asked = small(n=8, hw="h100", prompts=512, samples=32, offload_state=False)
