@@ -43,8 +43,8 @@ KEYS = {
 }
 NESTED = {
     "attention": {"heads", "kv", "head_dim", "window", "bidirectional", "qkv_bias", "out_bias", "qk_norm", "sinks"}
-    | {"out_gate", "out_norm", "kind"},
-    "feedforward": {"kind", "size", "multiple", "bias", "optional", "scalars", "inner_norm"},
+    | {"out_gate", "out_norm", "kind", "fused"},
+    "feedforward": {"kind", "size", "multiple", "bias", "optional", "scalars", "inner_norm", "fused"},
     "experts": {
         "size",
         "count",

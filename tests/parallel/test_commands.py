@@ -186,7 +186,7 @@ def test_lora_trains_adapters_only():
     full, lora = recipe("full"), recipe("lora", **{"lora-rank": 16})
     spec = load_model("llama-3-8b")
     d, kv, f = 4096, 1024, 14336
-    adapters = 32 * 16 * ((d + d + 2 * kv) + (d + d) + (d + 2 * f) + (f + d))
+    adapters = 32 * 16 * (2 * (d + d) + 2 * (d + kv) + 2 * (d + f) + (f + d))
     assert lora.memory.gradients_bytes == pytest.approx(4 * adapters)
     assert lora.memory.optimizer_bytes == pytest.approx(12 * adapters / 8)
     assert lora.memory.weights_bytes == pytest.approx(full.memory.weights_bytes + 2 * adapters)
