@@ -279,7 +279,7 @@ class Replica:
             self.tally.gap(instant - job.last, 1)  # the gap before this token includes the recomputation
         job.made += 1
         job.last = instant if self.hand_over else self.now
-        if job.first == INF and (self.scheduler.stream_steps == 1 or job.output == 1 or self.hand_over):
+        if job.first == INF and (self.hand_over or job.made >= min(self.scheduler.stream_steps, job.output)):
             job.first = instant
         self.tally.output_tokens += 1
         if job.remaining and not self.hand_over:

@@ -135,6 +135,9 @@ class ByFormula(StepTimeTable):
     [(0.0, 100, 150), (0.1, 50, 5), (0.15, 60, 90), (0.3, 400, 2)], 10**9, 64, 16
 )  # prompts come to a running batch
 @example([(0.0, 500, 200), (0.001, 400, 200), (0.002, 100, 150), (0.5, 700, 9)], 1200, 8, 1)  # and overflow its cache
+@example(
+    [(0, 710, 200), (0, 722, 8), (1, 12, 8), (1, 164, 7), (0.5, 1, 5), (0.5, 278, 49)], 1200, 64, 1
+)  # one is preempted again in the step in which its stream interval is full
 def test_every_policy_is_that_of_a_second_scheduler(ctx, setting, rules, rows, pool, most, block):
     """Instants of each request and sums over the steps, to the digit, under prices by formula; caches that overflow included."""
     prices = ByFormula(ctx, Layout(zero=0))
