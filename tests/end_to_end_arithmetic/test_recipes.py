@@ -8,7 +8,12 @@ from end_to_end_arithmetic.hand import Kernel, W, all_reduce, elementwise, norm,
 from end_to_end_arithmetic.training import COUNT, Around, S, adam, block, check, exchange_shown, flat, head, stem
 
 LINEAR = [(256, 256), (128, 256), (256, 1024), (512, 256)]  # q, k and v, output, gate and up, down: k x n
-APART = [(3 * 256, 256), (128, 256), (2 * 256, 1024), (512, 256)]  # adapters: q, k, v, gate and up have a down projection each
+APART = [
+    (3 * 256, 256),
+    (128, 256),
+    (2 * 256, 1024),
+    (512, 256),
+]  # adapters: q, k, v, gate and up have a down projection each
 FROZEN = flat(DENSE, "forward inputs")
 
 

@@ -203,7 +203,21 @@ def test_a_kernel_begins_with_its_time(cli):
     first, *rows = out.splitlines()
     first = f"{first} {rows.pop(0).strip()}".strip()  # a narrow terminal breaks it
     assert first.startswith("attention on H100") and "expected" in first and "80% interval" in first
-    assert first.endswith("bottleneck memory") and not any(row.startswith(("op ", "hardware", "dtype")) for row in rows)
+    assert "memory bound, " in first and first.endswith("x compute")
+    assert not any(row.startswith(("op ", "hardware", "dtype")) for row in rows)
+
+
+def test_a_matmul_shows_what_tiles_and_waves_lose_and_what_each_memory_holds(cli):
+    """129 rows are two tiles of 128, 64 tiles a part of one wave of 132 SMs; a sum is 4 bytes, a slab 64 deep of 2-byte elements."""
+    found = cli("kernel", "matmul", "129x4096x4096", "--hw", "h100", "--format", "json").json
+    assert found["tiling"] == pytest.approx(
+        {"output_tiles": 64, "output_tile_utilization": 129 / 256, "waves": 1, "wave_utilization": 64 / 132}
+    )
+    held = {name: level["held_bytes"] for name, level in found["memory_levels"].items()}
+    assert held["registers_per_unit"] == 128 * 128 * 4 and held["shared_memory_per_unit"] == 2 * 128 * 64 * 2
+    assert held["l2"] == 2 * (129 * 4096 + 4096 * 4096) and held["memory"] == found["bytes"]
+    array = cli("kernel", "matmul", "256x64x128", "--hw", "tpu-v5e", "--format", "json").json["tiling"]
+    assert array["weight_tile_utilization"] == 0.5 and array["cycle_utilization"] == 256 * 64 / (128 * (256 + 254))
 
 
 def test_tables_of_errors_have_their_columns_in_order_under_their_headings():

@@ -6,7 +6,7 @@ from rooflinecli.core import num
 from rooflinecli.core.derivation import label
 from rooflinecli.core.num import INF, Number
 from rooflinecli.core.record import Quantities
-from rooflinecli.formulas import attention, counts, roofline
+from rooflinecli.formulas import attention, counts, occupancy, roofline
 from rooflinecli.layers.softmax import TILE
 from rooflinecli.ledger.ops import Op, matmul
 from rooflinecli.price.chip import Chip
@@ -15,6 +15,10 @@ from rooflinecli.quantization.formats import formats
 from rooflinecli.specs.hardware import HardwareSpec
 
 REGIME = "kernel"
+BLOCK, SLAB = (
+    128.0,
+    64.0,
+)  # output rows and columns of a thread block, and its step along the contraction: CUTLASS's default
 
 
 def matmul_op(m: Number, k: Number, n: Number, dtype: str, hardware: HardwareSpec) -> Op:
@@ -25,6 +29,41 @@ def matmul_op(m: Number, k: Number, n: Number, dtype: str, hardware: HardwareSpe
     f = formats(dtype, None, None, hardware.peak, hardware.name)
     moved = counts.matmul_bytes(m, k, n, f.matmul_input, f.weight, f.activation)
     return matmul("matmul", f.compute, counts.matmul_flops(m, k, n), moved, m, k, n, 1 / k)
+
+
+def tiling(m: Number, k: Number, n: Number, op: Op, chip: Chip, element: float) -> dict[str, object]:
+    """What whole tiles and waves lose of a matmul's rate, and what each level of memory holds of it; empty where the units
+    are not on record. element: bytes of an operand's element."""
+    units, on_chip = chip.spec.units, chip.spec.on_chip
+    if units is None:
+        return {}
+    kept = {"memory": op.bytes, "l2": (m * k + k * n) * element, "vmem": (m * k + k * n) * element}
+    if units.shape is not None:
+        rows, cols = (float(size) for size in units.shape)
+        cycles = occupancy.systolic_cycles(m, k, n, rows, cols)
+        lost = {
+            "tile_rows": rows, "tile_columns": cols, "weight_tile_utilization": occupancy.weight_tile_utilization(k, n, rows, cols),
+            "cycle_utilization": occupancy.systolic_efficiency(m, k, n, rows, cols, cycles),
+        }  # fmt: skip
+        note = (
+            f"tiles of {rows:g} x {cols:g} weights lie on each of {units.count.si:g} arrays while rows of x stream past"
+        )
+    else:
+        blocks = num.ceil(m / BLOCK) * num.ceil(n / BLOCK)
+        waves = occupancy.grid_waves(blocks, units.count.si, 1.0)
+        lost = {
+            "output_tiles": blocks, "output_tile_utilization": occupancy.output_tile_utilization(m, n, BLOCK, BLOCK), "waves": waves,
+            "wave_utilization": occupancy.wave_utilization(blocks, units.count.si, 1.0, waves),
+        }  # fmt: skip
+        sums = "tensor_memory_per_unit" if "tensor_memory_per_unit" in on_chip else "registers_per_unit"
+        kept |= {"shared_memory_per_unit": 2 * BLOCK * SLAB * element, sums: BLOCK * BLOCK * 4}
+        note = (
+            f"a block keeps {BLOCK:g} x {BLOCK:g} sums on one of {units.count.si:g} {units.kind}s and reads slabs of x and w {SLAB:g} deep; "
+            "libraries choose other tiles for small and ragged shapes, and constants of the expected time have what they lose"
+        )
+    sizes = {"memory": chip.capacity} | {name: figure.si for name, figure in on_chip.items()}
+    levels = {name: {"capacity_bytes": sizes[name], "held_bytes": kept[name]} for name in sizes if name in kept}
+    return {"tiling": lost, "memory_levels": levels, "notes": [note]}
 
 
 def attention_op(

@@ -112,13 +112,17 @@ class Matmul(KernelEngine, Kernel):
             raise unknown("quantization", chosen, QUANTIZATION, option="activation-quantization")
 
     def operation(self, chip: HardwareSpec, lift: PlainLift) -> Quantities:
-        from rooflinecli.questions.kernel.operations import matmul_op
+        from rooflinecli.price.chip import Chip
+        from rooflinecli.quantization.formats import size_of
+        from rooflinecli.questions.kernel.operations import matmul_op, tiling
 
         m, k, n = sizes(lift, m=self.m, k=self.k, n=self.n)
         op, before = matmul_op(m, k, n, self.dtype, chip), self.activation_quantization != "dynamic"
         if before:
             op = op._replace(quantized=0.0)
-        return self.by_engine(op, op.dtype, chip, lift, self.engine, before)
+        answer = self.by_engine(op, op.dtype, chip, lift, self.engine, before)
+        answer.values |= tiling(m, k, n, op, Chip(chip, lift), size_of(self.dtype))
+        return answer
 
 
 # fmt: off

@@ -183,7 +183,6 @@ _WRITTEN = {word.lower(): word for word in ("ITL", "KV", "MFU", "TTFT", "TPOT", 
 _CALLED = {
     "training_usd": "cost",
     "bound": "bottleneck",
-    "bound_by": "time over the next resource",
     "interval_s": "80% interval",
     "published_usd_per_hour": "10–90% of published offers of owning",
     "pflop_s_days": "PFLOP/s-days",
@@ -207,12 +206,14 @@ def quantities(answer: Record, without: tuple[str, ...] = ()) -> Page:
 
 def kernel(answer: Quantities) -> Page:
     """The expected time with its interval and bottleneck, then every quantity."""
+    other = "memory" if answer.bound == "compute" else "compute"
+    ratio = f", {float(answer.bound_by):.2g}x {other}" if float(answer.bound_by) < 1e6 else ""
     headline = Headline(
         f"{answer.op} on {answer.hardware}, {answer.dtype}: expected {text(answer.time_s, 'time_s')}, 80% interval "
-        f"{text(answer.interval_s, 'interval_s')}, bottleneck {answer.bound}",
+        f"{text(answer.interval_s, 'interval_s')}; {answer.bound} bound{ratio}",
         (answer.op, answer.hardware),
     )
-    return page([headline], *quantities(answer, ("op", "hardware", "dtype", "interval_s")).groups)
+    return page([headline], *quantities(answer, ("op", "hardware", "dtype", "interval_s", "bound", "bound_by")).groups)
 
 
 def _table(title: str, rows: Mapping[str, object]) -> Table:
