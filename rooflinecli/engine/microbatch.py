@@ -40,14 +40,10 @@ class Microbatch:
         sequences = layout.micro_batch if tower is None else tower.inputs(layout.micro_batch)
         self.costs = costs or ctx.accumulator(REGIME, layout.devices)
         self.forward = ForwardPass(
-            framework_formats(ctx.formats, self.stack),
-            flash=layout.flash,
-            dropout=layout.dropout,
-            uneven=context.imbalance(layout, seq),
-            imbalance=None if layout.expert_load is Layout.imbalance else layout.expert_load,
-            software="" if self.stack == UNNAMED else self.stack,
-            documents=ctx.packed_length,
-        )
+            framework_formats(ctx.formats, self.stack), flash=layout.flash, dropout=layout.dropout,
+            uneven=context.imbalance(layout, seq), imbalance=None if layout.expert_load is Layout.imbalance else layout.expert_load,
+            software="" if self.stack == UNNAMED else self.stack, documents=ctx.packed_length,
+        )  # fmt: skip
         self.queries = seq if num.one(layout.cp) else seq / layout.cp
         self.work = pass_axis_sizes(sequences, self.queries, seq, self.queries, layout)
         self.tokens = sequences * self.queries

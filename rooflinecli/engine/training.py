@@ -136,12 +136,9 @@ def _tail(
         exchange = exchange + scattered
         exposed = exposed + shown(scattered / num.maximum(before, 1.0)) * before
     return StepTail(
-        costs,
-        exchange=exchange,
-        exposed=exposed,
-        optimizer=_optimizer_time(ctx, layout, params),
+        costs, exchange=exchange, exposed=exposed, optimizer=_optimizer_time(ctx, layout, params),
         bubble=pipeline.schedule_of(layout).bubble(layout, stage.mean, stage.weight_gradients),
-    )
+    )  # fmt: skip
 
 
 def _gradient_collectives(ctx: EstimateContext, layout: Layout, params: memory.DeviceParameters) -> list[Collective]:

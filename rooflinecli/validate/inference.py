@@ -238,14 +238,9 @@ def _collected(row: dict[str, str]) -> Run:
     measured = {"itl": float(row["silicon_tpot_ms"]) / 1e3, "ttft": float(row["silicon_ttft_ms"]) / 1e3}
     other = None if row["precision"] else {**options, **_format(row, other=True)}
     run = Run(
-        row["model_path"].split("/")[-1],
-        options,
-        Layout(tp=float(tp), dp=float(dp), ep=float(dp), zero=0),
-        measured,
-        row["backend"],
-        row=row,
-        other=other,
-    )
+        row["model_path"].split("/")[-1], options, Layout(tp=float(tp), dp=float(dp), ep=float(dp), zero=0), measured,
+        row["backend"], row=row, other=other,
+    )  # fmt: skip
     if run.engine == "sglang" and "" < benchmark_harness.measured_on(run) < benchmark_harness.SGLANG_056:
         options["engine"] = "sglang-2025"
     if benchmark_harness.is_inferencex(run):

@@ -268,14 +268,10 @@ def _row(where: str, line: Json) -> Row:
     time, delay = request.get("timestamp"), request.get("delay")
     hashes = prefix_block_keys(session, asked) if session else ()
     return Row(
-        None if time is None else seconds(where, "timestamp", time) / 1e3,
-        asked,
-        _answer(where, request, ANSWER),
-        session,
-        hashes,
+        None if time is None else seconds(where, "timestamp", time) / 1e3, asked, _answer(where, request, ANSWER), session, hashes,
         SPAN if hashes else 0,
         pause(where, "delay", delay) / 1e3 if delay is not None and (turn or time is None) else 0.0 if turn else None,
-    )
+    )  # fmt: skip
 
 
 def _text(request: Json) -> str | None:
@@ -393,16 +389,11 @@ def _maker(row: Json) -> Callable[[str, Json], Row | None]:
         elif time[1] is not None or "untimed" not in row:
             instant = seconds(where, *time, per)
         return Row(
-            instant,
-            tokens(where, *stated("prompt")),
-            count,
-            session,
-            tuple(hashes),
-            row["span"] if hashes else 0,
+            instant, tokens(where, *stated("prompt")), count, session, tuple(hashes), row["span"] if hashes else 0,
             None if think is None else pause(where, row["think"][0], think, per),
             str(stated("label")[1] or "").strip() if "label" in row else "",
             tokens(where, row["images"][0], stated("images")[1] or "0", 0) if "images" in row else 0,
-        )
+        )  # fmt: skip
 
     return make
 
@@ -459,15 +450,10 @@ def _simple_csv(where: str, cells: dict[str, str]) -> Row:
         raise bad(where, f"prefix_tokens is {shared}, more than the prompt of {prompt}")
     dated = "-" in time.lstrip("-") and ":" in time
     return Row(
-        (timestamp if dated else seconds)(where, "time", time) if time else None,
-        prompt,
-        tokens(where, "output", given["output"]),
-        given["session"],
-        prefix_block_keys(prefix, shared) if prefix else (),
-        SPAN if prefix else 0,
-        pause(where, "think", think) if think else None,
-        given["class"],
-    )
+        (timestamp if dated else seconds)(where, "time", time) if time else None, prompt, tokens(where, "output", given["output"]),
+        given["session"], prefix_block_keys(prefix, shared) if prefix else (), SPAN if prefix else 0,
+        pause(where, "think", think) if think else None, given["class"],
+    )  # fmt: skip
 
 
 _CODE = {

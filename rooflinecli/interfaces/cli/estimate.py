@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from rooflinecli.interfaces.cli.from_question import Explained, Output, command
+from rooflinecli.interfaces.cli.from_question import Explained, Output, Plotted, command, draw
 from rooflinecli.interfaces.cli.output import columns, print_error, write
 from rooflinecli.questions.estimate.question import Estimate
 from rooflinecli.specs.options import OptText, Switch, Text, field
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from rooflinecli.questions.report.question import Report
 
 
-class EstimateDelivery(Explained):
+class EstimateDelivery(Plotted, Explained):
     """The answer itself, the derivation of a quantity, or the launch of the layout."""
 
     # fmt: off
     explain: OptText = field("free", "Show how a quantity follows, e.g. decode.time_s; `layout`: why this layout.", default=None, metavar="QUANTITY")
     emit: OptText = field("free", "Print the launch of this layout instead: vllm, sglang, megatron, ...; jax: its training step as a program.", default=None, metavar="TOOL")
+    plot_kind: Text = field("choice", "What --plot draws: memory of a device, or the pipeline of a training step with its bubbles", default="memory", choices=("memory", "pipeline"))
     partial: Switch = field("switch", "With --emit: accept a launch that leaves part of the layout out; without it the exit code is then 1.", default=False)
     # fmt: on
 
@@ -65,6 +66,10 @@ def run(question: Estimate, how: EstimateDelivery) -> int:
             result.changes_to_try = changes(options, result)
         width = min(width, SCREEN)
         write(render(result, view, how.format, width, schema=how.schema, details=how.details), out)
+        if how.plot:
+            from rooflinecli.render.views import pictures
+
+            draw(getattr(pictures, how.plot_kind)(result), how.plot, "\n")
     return _exit_code(options, result)
 
 

@@ -178,21 +178,12 @@ class SystolicOccupancy(Question[Quantities]):
         used = occ.systolic_efficiency(m, k, n, rows, cols, cycles)
         peak = None if clock is None else systolic_peak(rows, cols, clock, 1)
         return Quantities.of(
-            "occupancy-systolic/2",
-            output_tile_utilization=occ.output_tile_utilization(m, n, rows, cols),
+            "occupancy-systolic/2", output_tile_utilization=occ.output_tile_utilization(m, n, rows, cols),
             column_utilization=occ.column_utilization(n, cols),
-            weight_tile_utilization=occ.weight_tile_utilization(k, n, rows, cols),
-            cycles=cycles,
-            cycle_utilization=used,
-            peak_flops_per_s=peak,
-            attained_flops_per_s=None if peak is None else peak * used,
-            notes=[
-                "output tile: the m x n result lies on the array (output-stationary)",
-                "column: rows of x stream past and count as busy, only unused columns are lost",
-                "weight tile: the k x n weights lie on the array (weight-stationary)",
-                "cycle: weight-stationary with fill and drain, weights loaded behind the tile before",
-            ],
-        )
+            weight_tile_utilization=occ.weight_tile_utilization(k, n, rows, cols), cycles=cycles, cycle_utilization=used,
+            peak_flops_per_s=peak, attained_flops_per_s=None if peak is None else peak * used,
+            notes=["output tile: the m x n result lies on the array (output-stationary)", "column: rows of x stream past and count as busy, only unused columns are lost", "weight tile: the k x n weights lie on the array (weight-stationary)", "cycle: weight-stationary with fill and drain, weights loaded behind the tile before"],
+        )  # fmt: skip
 
 
 QUESTIONS = (MultiprocessorOccupancy, SystolicOccupancy)

@@ -64,23 +64,17 @@ class ServingInstance:
         first, other = self.found.phases["prefill"], self.found.phases["decode"]
         tokens = ends(self.found, PRICE) if self.price is not None else None
         return ServiceNumbers(
-            instances=count,
-            layout=self.layout,
-            total_batch=float(serving.total_batch(self.layout.batch, self.layout.dp, count)),
-            ttft_s=first.time_s,
-            interval_ttft_s=list(first.interval_s),
+            instances=count, layout=self.layout, total_batch=float(serving.total_batch(self.layout.batch, self.layout.dp, count)),
+            ttft_s=first.time_s, interval_ttft_s=list(first.interval_s),
             itl_s=other.time_s if "decode" in self.found.timed else None,
             interval_itl_s=list(other.interval_s) if "decode" in self.found.timed else None,
-            requests_per_s=count * self.rate.expected,
-            requests_per_s_interval=[count * self.rate.low, count * self.rate.high],
+            requests_per_s=count * self.rate.expected, requests_per_s_interval=[count * self.rate.low, count * self.rate.high],
             usd_per_million_input_tokens=self.found.cost.usd_per_million_input_tokens,
             usd_per_million_output_tokens=tokens.expected if tokens else None,
             usd_per_million_output_tokens_interval=[tokens.low, tokens.high] if tokens else None,
             usd_per_million_tokens=self.found.cost.usd_per_million_tokens,
-            usd_per_million_tokens_at_qps=None
-            if self.price is None
-            else token_price_at_qps(cost.fleet_price(devices, self.price), qps, work.prompt + work.output),
-        )
+            usd_per_million_tokens_at_qps=None if self.price is None else token_price_at_qps(cost.fleet_price(devices, self.price), qps, work.prompt + work.output),
+        )  # fmt: skip
 
 
 def instance(options: Options, layout: InstanceLayout) -> ServingInstance:

@@ -107,12 +107,9 @@ def _fusion(kernels: list[Kernel], total: Number, lift: Lift) -> Fusion:
         whole = lift("t_chain", sum(times), "s", f"{len(chain)} neighbors from {chain[0].name}")
         saved = saved + (whole - lift("t_max", max(times), "s", "the slowest of them"))
     return Fusion(
-        removable_s=removed,
-        chains=len(chains),
-        chains_saved_s=saved,
-        chains_speedup=roofline.amdahl_speedup(total, saved),
+        removable_s=removed, chains=len(chains), chains_saved_s=saved, chains_speedup=roofline.amdahl_speedup(total, saved),
         speedup_bound=roofline.amdahl_speedup(total, removed) if num.value(removed) < num.value(total) else None,
-    )
+    )  # fmt: skip
 
 
 def _chains(kernels: list[Kernel]) -> list[list[Kernel]]:

@@ -73,12 +73,9 @@ def fixed_by(log: RlStep, published: Constants, raw: list[Part], parts: list[Par
     whole = log.step_s or named
     trainer = factors.get("update", base.trainer)
     return replace(
-        base,
-        rollout=factors.get("rollout", base.rollout),
-        trainer=trainer,
-        fixed_s=max(whole - named, 0.0),
+        base, rollout=factors.get("rollout", base.rollout), trainer=trainer, fixed_s=max(whole - named, 0.0),
         by_part=tuple(factors.items()),
-    )
+    )  # fmt: skip
 
 
 def scaled_by(constants: Constants, parts: list[Part], step: Part, measured_s: float) -> Constants:

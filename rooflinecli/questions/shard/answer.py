@@ -441,14 +441,6 @@ def _attention(
         travel = sent.expected if size else 0.0
         memory = roofline.effective_memory_time(cache, chip.bandwidth, c.memory)
         rows.append(
-            PartitionedAttention(
-                attention=name,
-                cache_bytes=cache,
-                sent_bytes=sent.volume,
-                communication_s=travel,
-                memory_s=memory,
-                floor_s=cache / chip.bandwidth,
-                time_s=travel + memory,
-            )
-        )
+            PartitionedAttention(attention=name, cache_bytes=cache, sent_bytes=sent.volume, communication_s=travel, memory_s=memory, floor_s=cache / chip.bandwidth, time_s=travel + memory),
+        )  # fmt: skip
     return sorted(rows, key=lambda row: float(row.time_s))

@@ -139,12 +139,8 @@ def trace_of(question: Simulate) -> Trace | None:
     if not question.trace:
         return None
     return read(
-        question.trace,
-        question.trace_speed,
-        question.trace_window or "",
-        question.skip_invalid,
-        question.num_requests or 0,
-    )
+        question.trace, question.trace_speed, question.trace_window or "", question.skip_invalid, question.num_requests or 0,
+    )  # fmt: skip
 
 
 def _trace_requests(
@@ -434,13 +430,10 @@ def _slo(ran: Run, fewer: Run | None) -> types.SloAnswer | None:
         for target in limits.slos
     ]  # fmt: skip
     return types.SloAnswer(
-        limits=dict(limits.main.seconds),
-        target=limits.main.share,
-        met=ran.meets_slo,
-        targets=targets,
+        limits=dict(limits.main.seconds), target=limits.main.share, met=ran.meets_slo, targets=targets,
         attainment_with_one_fewer_replica=None if fewer is None else fewer.values["slo_attainment"],
         margin_with_one_fewer_replica=None if fewer is None else fewer.values["slo_attainment_margin"],
-    )
+    )  # fmt: skip
 
 
 def cell_values(cell: Cell) -> dict[str, Number]:

@@ -141,15 +141,10 @@ class Chart:
         """The drawing, named for those who do not see it."""
         name = f"{ident}-{self.kind}"
         return tag(
-            "svg",
-            tag("title", title, id=f"{name}-t"),
-            tag("desc", description, id=f"{name}-d"),
-            self.parts,
-            class_=f"chart {self.kind}",
-            viewBox=f"0 0 {self.width} {self.height}",
-            role="img",
+            "svg", tag("title", title, id=f"{name}-t"), tag("desc", description, id=f"{name}-d"), self.parts,
+            class_=f"chart {self.kind}", viewBox=f"0 0 {self.width} {self.height}", role="img",
             aria_labelledby=f"{name}-t {name}-d",
-        )
+        )  # fmt: skip
 
 
 def _overlap(a: tuple[float, float, float, float], b: tuple[float, float, float, float]) -> bool:
@@ -212,25 +207,17 @@ def _roofline(kind: str, roofs: Json, points: list[tuple[str, int, Json]]) -> Ch
             f"{si(row['achieved_flops_per_s'], 'FLOP/s')}, {row['share']:.1%} of the time, bound by {row['bound']}"
         )
         chart.mark(
-            row["intensity_flops_per_byte"],
-            row["achieved_flops_per_s"],
-            3.2 + 9 * row["share"] ** 0.5,
-            "round" if row["group"] == "matmul" else "diamond",
-            f"mark {phase}",
-            words,
-            data_path=f"operations.{phase}.{i}",
-        )
+            row["intensity_flops_per_byte"], row["achieved_flops_per_s"], 3.2 + 9 * row["share"] ** 0.5,
+            "round" if row["group"] == "matmul" else "diamond", f"mark {phase}", words, data_path=f"operations.{phase}.{i}",
+        )  # fmt: skip
     for dtype, peak in peaks.items():
         chart.name_line(chart.x(peak / bandwidth), peak, f"{si(peak, 'FLOP/s')} {dtype}", "roofname")
     for phase, _, row in sorted(points, key=lambda p: -p[2]["share"]):
         if row["share"] >= LABELLED:
             chart.label(
-                row["intensity_flops_per_byte"],
-                row["achieved_flops_per_s"],
-                6 + 9 * row["share"] ** 0.5,
-                row["name"],
+                row["intensity_flops_per_byte"], row["achieved_flops_per_s"], 6 + 9 * row["share"] ** 0.5, row["name"],
                 f"label {phase}",
-            )
+            )  # fmt: skip
     return chart
 
 
@@ -347,14 +334,10 @@ def _curve(kind: str, phase: str, points: list[Json], asked: float | None) -> Ch
     for i, p in enumerate(points):
         state = "" if p["feasible"] else " nofit"
         chart.mark(
-            p["tokens_per_s"],
-            p["time_s"],
-            6.0 if p["batch"] == asked else 3.2,
-            "round",
-            f"mark {phase}{state}",
+            p["tokens_per_s"], p["time_s"], 6.0 if p["batch"] == asked else 3.2, "round", f"mark {phase}{state}",
             f"batch {count(p['batch'])}: {duration(p['time_s'])}, {si(p['tokens_per_s'], 'tokens/s')}",
             data_path=f"curves.{phase}.{i}",
-        )
+        )  # fmt: skip
     for p in sorted(points, key=lambda p: p["batch"] != asked):
         chart.label(p["tokens_per_s"], p["time_s"], 7, count(p["batch"]), above=True)
     return chart

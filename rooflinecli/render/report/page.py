@@ -64,15 +64,11 @@ def page(report: ReportAnswer, derivations: dict[str, Traced], command: str) -> 
 def document(title: str, *parts: EscapedHtml, served: Sequence[EscapedHtml] = ()) -> str:
     """A page that loads nothing: its style inside, light and dark, for a screen and for paper; one that is `served` has these links instead."""
     head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        "head", tag("meta", charset="utf-8"), tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         None if served else tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("link", rel="icon", href="data:,"),
-        tag("title", title),
+        tag("meta", name="color-scheme", content="light dark"), tag("link", rel="icon", href="data:,"), tag("title", title),
         served or tag("style", EscapedHtml(STYLE.read_text(encoding="utf-8"))),
-    )
+    )  # fmt: skip
     return f"<!doctype html>\n{tag('html', head, tag('body', *parts), lang='en')}\n"
 
 
@@ -159,12 +155,9 @@ def sections(figures: EmbeddedFigures, report: ReportAnswer) -> EscapedHtml:
     return join(
         section("answer", "Answer", [problems, tag("div", cards, class_="cards"), draw(said)], floor),
         section("memory", "Memory per device", _memory(figures)),
-        section("curve", "Latency against throughput", curves, "The same layout with other batches.")
-        if curves
-        else None,
-        section("roofline", "Roofline", charts.roofline(figures), roof),
-        section("time", "Where the time goes", _spent(figures)),
-    )
+        section("curve", "Latency against throughput", curves, "The same layout with other batches.") if curves else None,
+        section("roofline", "Roofline", charts.roofline(figures), roof), section("time", "Where the time goes", _spent(figures)),
+    )  # fmt: skip
 
 
 def _titled(figures: EmbeddedFigures, phase: str) -> tuple[str, str]:
@@ -197,13 +190,9 @@ def _card(figures: EmbeddedFigures, phase: str) -> EscapedHtml:
     if "measured_time_s" in answer:
         facts.append(("measured", figures(f"{path}.measured_time_s")))
     return tag(
-        "section",
-        tag("h3", name, " ", tag("small", what)),
-        tag("p", figures(f"{path}.time_s"), class_=f"big {phase}"),
-        _strip(phase, answer),
-        pairs(facts),
-        class_="card",
-    )
+        "section", tag("h3", name, " ", tag("small", what)), tag("p", figures(f"{path}.time_s"), class_=f"big {phase}"),
+        _strip(phase, answer), pairs(facts), class_="card",
+    )  # fmt: skip
 
 
 def _strip(phase: str, answer: Json) -> EscapedHtml:
@@ -219,14 +208,10 @@ def _strip(phase: str, answer: Json) -> EscapedHtml:
         f"interval {duration(low)} to {duration(high)}"
     )
     return tag(
-        "div",
-        tag("i", class_=f"range {phase}", style=f"left:{at['low']};width:{100 * (high - low) / end:.2f}%"),
-        tag("i", class_="floor", style=f"left:{at['floor']}"),
-        tag("i", class_=f"dot {phase}", style=f"left:{at['time']}"),
-        class_="strip",
-        role="img",
-        aria_label=words,
-    )
+        "div", tag("i", class_=f"range {phase}", style=f"left:{at['low']};width:{100 * (high - low) / end:.2f}%"),
+        tag("i", class_="floor", style=f"left:{at['floor']}"), tag("i", class_=f"dot {phase}", style=f"left:{at['time']}"),
+        class_="strip", role="img", aria_label=words,
+    )  # fmt: skip
 
 
 def _spent(figures: EmbeddedFigures) -> EscapedHtml:
@@ -257,14 +242,9 @@ def _memory(figures: EmbeddedFigures) -> EscapedHtml:
         parts = [(name, held[key], f"{path}.{key}") for key, name in estimate.PIECES if held.get(key)]
         full = held["total_bytes"] / held["capacity_bytes"]
         title = join(
-            _titled(figures, phase)[0],
-            ": ",
-            figures(f"{path}.total_bytes"),
-            " of ",
-            figures(f"{path}.capacity_bytes"),
-            f", {full:.0%}",
-            tag("strong", " does not fit", class_="bad") if full > 1 else None,
-        )
+            _titled(figures, phase)[0], ": ", figures(f"{path}.total_bytes"), " of ", figures(f"{path}.capacity_bytes"),
+            f", {full:.0%}", tag("strong", " does not fit", class_="bad") if full > 1 else None,
+        )  # fmt: skip
         bars.append(
             _bar(
                 figures,

@@ -9,8 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.record import Record
 from rooflinecli.core.units import duration
+from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.measure.aot import AotAnswer
 from rooflinecli.questions.compare.question import CompareAnswer
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
+from rooflinecli.questions.estimate.pipeline_timeline import timeline
 from rooflinecli.questions.ops.answer import OpsAnswer
 from rooflinecli.questions.plan.question import ServingChip, ServingPlan, TrainingChip, TrainingPlan
 from rooflinecli.questions.report.answer import ServedLoad
@@ -18,7 +21,7 @@ from rooflinecli.questions.search.question import ServingRow, ServingSearch, Tra
 from rooflinecli.questions.simulate.answer import Run, curves
 from rooflinecli.questions.simulate.question import SimulateAnswer, StudyAnswer
 from rooflinecli.render.blocks import Picture
-from rooflinecli.render.numbers import label, layout
+from rooflinecli.render.numbers import label, layout, percent
 
 DAY, MS = 86400.0, 1e3
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
@@ -94,6 +97,56 @@ def _picture(answer: Record) -> Picture | None:
     if isinstance(answer, StudyAnswer) and {"qps", "concurrency", "replicas"} & set(answer.axes):
         return over_rates(answer)
     return None
+
+
+def memory(answer: EstimateAnswer) -> Picture:
+    """What a device holds in each phase, part on part, and its capacity."""
+    names = ", ".join(f"{i} {name}" for i, name in enumerate(answer.phases, 1))
+    made = Picture(f"{answer.model.name}: memory of a device", names, "GB", False)
+    for i, phase in enumerate(answer.phases.values(), 1):
+        held, low = phase.memory, 0.0
+        for part in ("weights", "gradients", "optimizer", "activations", "kv_cache"):
+            high = low + float(getattr(held, f"{part}_bytes", 0.0) or 0.0) / 1e9
+            steps = [low + (high - low) * (step + 0.5) / 24 for step in range(24)] if high > low else []
+            made.series.setdefault(label(f"{part}_bytes"), []).extend(
+                (i + side / 40, y) for y in steps for side in range(-8, 9)
+            )
+            low = high
+        made.limits = {"capacity": held.capacity_bytes / 1e9}
+    made.series = {name: points for name, points in made.series.items() if points}
+    return made
+
+
+def pipeline(answer: EstimateAnswer) -> Picture:
+    """The passes of a training step's micro-batches over its stages; what stays empty is the bubble.
+
+    Raises UsageError for a step without stages, and for a schedule other than 1F1B.
+    """
+    train = answer.phases.get("train")
+    if not isinstance(train, TrainAnswer) or train.layout_of_phase.pp == 1:
+        raise UsageError(
+            "--plot-kind pipeline draws a training step over stages; add --phase train and --pp N", "plot-kind"
+        )
+    sizes = train.layout_of_phase
+    if "schedule" in sizes.unusual:
+        raise UsageError(
+            f"--plot-kind pipeline draws 1F1B and its interleaved form, not {sizes.unusual['schedule']}", "plot-kind"
+        )
+    passes = timeline(
+        sizes.pp, int(train.microbatches), sizes.virtual_stages, 3.0 if sizes.recompute == "full" else 2.0
+    )
+    whole = max(each.end for each in passes)
+    idle = 1 - sum(each.end - each.start for each in passes) / (sizes.pp * whole)
+    chunks = f" of {sizes.virtual_stages} chunks" if sizes.virtual_stages > 1 else ""
+    title = f"{answer.model.name}: {train.microbatches:g} micro-batches over {sizes.pp} stages{chunks}, idle {percent(idle)}"
+    made = Picture(title, "time, in forward passes of a stage", "stage", False, {"forward": [], "backward": []})
+    for each in passes:
+        cells = max(1, round((each.end - each.start) / whole * 160))
+        points = made.series["forward" if each.forward else "backward"]
+        points.extend(
+            (each.start + (each.end - each.start) * (i + 0.5) / cells, each.stage + 1.0) for i in range(cells)
+        )
+    return made
 
 
 def _names(
