@@ -96,7 +96,10 @@ class Recurrent(Mixer):
         values = tokens * self._channels(sizes)
         moved = counts.bytes_of(2 * values, mode.formats.activation)
         flops = self._conv_flops(tokens, sizes)
-        return [Op("attention.conv", "elementwise", mode.formats.compute, flops=flops, bytes=moved, quantized=values)]
+        op = Op(
+            name="attention.conv", kind="elementwise", dtype=mode.formats.compute, flops=flops, bytes=moved, quantized=values
+        )  # fmt: skip
+        return [op]
 
     def decode(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
         b, x = sizes["B"], mode.formats.activation

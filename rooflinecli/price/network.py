@@ -119,7 +119,8 @@ def by_level(
         members = f.members_within(level.size, collective.stride, collective.n)
         fan = f.fan_out(members, inner)
         if not num.one(fan):
-            least = f.least_members(inner, collective.n)
+            # of a host, whose devices have ports of their own; hosts of a pod share its uplinks with those of other groups
+            least = f.least_members(inner, collective.n) if level.index == 1 else inner
             span = GroupSpan(fan, inner, members, collective.n, collective.stride, devices, collective.mesh, least)
             sent = size if level.index == 0 else size * collective.outer_share
             part = COST[level.level.kind](collective.op, sent, span, level, regime)

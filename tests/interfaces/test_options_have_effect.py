@@ -65,7 +65,7 @@ BASES: dict[str, tuple[str, dict[str, object], dict[str, str]]] = {  # name -> v
     "search of serving": ("search", {**DENSE, "n": 8, "qps": 4, "phase": "decode", "batch": "16,32"}, {}),
     "plan": ("plan", {**DENSE, **TRAIN, "tokens": "100B", "deadline": "30d", "batch": 256, "pp": 1}, {"placement": ALIKE, "cp-algorithm": "no layout with --cp ranks first", "loss-chunks": MEMORY}),
     "plan of a service": ("plan", {**DENSE, "qps": 4, "batch": "16,32"}, {"bound": RANKS, "n": "it is the most to have", "gpu-memory-utilization": FITS}),
-    "rl": ("rl", {**DENSE, "n": 16, "prompts": 16, "samples": 8, "output": "lognormal:500,0.5"}, {"gpu-memory-utilization": FITS}),
+    "rl": ("rl", {**DENSE, "n": 16, "prompts": 16, "samples": 8, "output": "lognormal:500,0.5"}, {}),
     "sweep": ("sweep", {**DENSE, "n": 8, "phase": "decode", "batch": "1,8"},
               {"bound": RANKS, "feasible-only": "every point is feasible", "sensitivity": "the command line answers with it instead of rows"}),
     "goodput": ("goodput", {"n": 1024, "checkpoint": "30 s"}, {}),

@@ -162,7 +162,7 @@ def test_pools_meet_their_limits_and_no_split_by_hand_is_better() -> None:
 @pytest.mark.slow
 def test_nothing_feasible_says_what_is_missing() -> None:
     found = ask(itl=1e-6)
-    assert not found["feasible"] and "serve.itl_s is" in found["nearest_miss"]["shortfall"]
+    assert not found["feasible"] and "ITL is" in found["nearest_miss"]["shortfall"]
     found = search({"model": "llama-3-405b", "hw": "l4", "n": "2"}, None, [], {}, 3)
     assert not found["feasible"] and "memory" in found["nearest_miss"]["shortfall"]
     asked = {"model": "llama-3-8b", "hw": "h100", "n": "2", "prompt": "1024", "output": "128"}
