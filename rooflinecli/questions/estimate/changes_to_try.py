@@ -11,7 +11,6 @@ from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.phase_answer import LayoutAnswer, PhaseAnswer
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer, TriedChange
-from rooflinecli.questions.estimate.emit import left_out
 from rooflinecli.specs.flag_text import estimate_options
 from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.request import Request
@@ -34,8 +33,11 @@ def of_command(command: str, more_devices: bool) -> EstimateAnswer | None:
     if words == command:
         return None
     found = answered(options := estimate_options("command", words), more_devices)
-    if sentence := left_out(options, found):
-        found.notes = [*(found.notes or ()), f"train: {sentence}, so --emit refuses it without --partial"]
+    if "software" in build_request.named(dict(options)):
+        from rooflinecli.questions.estimate.emit import left_out  # all launches, which few answers need
+
+        if sentence := left_out(options, found):
+            found.notes = [*(found.notes or ()), f"train: {sentence}, so --emit refuses it without --partial"]
     return found
 
 
