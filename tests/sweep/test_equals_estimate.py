@@ -112,7 +112,7 @@ def point(space: axes.Space, index: int) -> dict[str, Any]:
         index, i = divmod(index, len(axis.values))
         options[axis.name] = axis.values[i]
     options["n"] = math.prod(options.setdefault(k, 1.0) for k in ("tp", "pp", "dp", "cp"))
-    return options if "train" not in space.phases else {"ep": 1.0, **options}  # which an estimate would choose
+    return {"ep": 1.0, **options}  # which an estimate would choose
 
 
 GIVEN = {"serve": {"tp": 1, "pp": 1, "dp": 1}, "train": {"zero": 1, "recompute": "none", "micro_batch": 1}}
