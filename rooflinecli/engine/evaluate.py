@@ -56,9 +56,8 @@ def priced(ctx: EstimateContext, layout: Layout, phase: str) -> PhaseAnswer:
 # --- derived quantities of a phase: the rows of specs/quantities with a formula, and their arguments that no answer has -----------
 
 Source = Callable[[EstimateContext, Layout, PhaseAnswer], Number | None]
-Ends = dict[
-    tuple[bool, int, tuple[str, ...]], tuple[Number, Number]
-]  # of an interval over its value, by the kind of quantity
+# Ends of an interval over its value, by the kind of quantity
+Ends = dict[tuple[bool, int, tuple[str, ...]], tuple[Number, Number]]
 
 
 def derive(ctx: EstimateContext, layout: Layout, phase: str, answer: PhaseAnswer) -> None:
@@ -100,15 +99,14 @@ def interval(
 ) -> tuple[Number, Number]:
     """80% interval of a quantity of a phase: that of the time or the rate that it follows, joined with errors of its own. `ends` keeps what
     quantities of one kind have in common."""
-    by_rate = row.rate or (
-        row.errors and isinstance(answer, PrefillAnswer)
-    )  # waiting is in its time, and takes no energy
-    ends, kind = {} if ends is None else ends, (bool(by_rate), (row.time > 0) - (row.time < 0), row.errors)
+    # of a prompt waiting is in the time, and takes no energy
+    by_rate = row.rate or bool(row.errors and isinstance(answer, PrefillAnswer))
+    ends, kind = {} if ends is None else ends, (by_rate, (row.time > 0) - (row.time < 0), row.errors)
     if kind not in ends:
-        inverse = (row.time > 0) if by_rate else row.time < 0
-        base, both = (
-            (answer.tokens_per_s, answer.tokens_per_s_interval) if by_rate else (answer.time_s, answer.interval_s)
-        )
+        inverse = row.time > 0 if by_rate else row.time < 0
+        base, both = answer.time_s, answer.interval_s
+        if by_rate:
+            base, both = answer.tokens_per_s, answer.tokens_per_s_interval
         low, high = (base / end if inverse else end / base for end in both) if row.time else (1.0, 1.0)
         low, high = num.minimum(low, high), num.maximum(low, high)
         for name in row.errors:

@@ -89,10 +89,14 @@ def stored_as(file: str) -> tuple[str, dict[str, str]]:
         match = re.search(f"({pattern})$", bare, re.IGNORECASE)
         if match:
             kind = match.groupdict().get("gguf")
-            return bare[: match.start()], {"weight-dtype": kind.lower()} if kind else dict(
-                re.findall("(.+)=(.+)", stated)
-            )
+            return bare[: match.start()], {"weight-dtype": kind.lower()} if kind else _option(stated)
     return bare, {}
+
+
+def _option(stated: str) -> dict[str, str]:
+    """`dtype=fp8` of formats.yaml."""
+    option, _, value = stated.partition("=")
+    return {option: value}
 
 
 def _untuned(name: str) -> str | None:
@@ -157,7 +161,7 @@ def quantized(launch: Launch, written: object, flag: str) -> None:
         return
     word = str(written).lower().replace("_", "-")
     if stated := formats()["quantized"].get(word):
-        launch.options |= dict(re.findall("(.+)=(.+)", stated))
+        launch.options |= _option(stated)
     elif word in formats()["stored"]:
         return  # the checkpoint has the format
     else:
@@ -179,17 +183,19 @@ def state(launch: Launch, written: object) -> None:
         launch.options["state-dtype"] = formats()["compute"][str(written).lower()]
 
 
+_SCALES = {
+    "": 1,
+    "k": 1000,
+    "K": 1024,
+    "m": 1000**2,
+    "M": 1024**2,
+}  # as vLLM reads them (utils/argparse_utils.py, human_readable_int)
+
+
 def length(launch: Launch, longest: object, flag: str) -> None:
     """The maximum tokens of a request. A launch states no load, so default lengths above the cap are cut to it."""
     text = re.fullmatch(r"([\d_]+|\d*\.\d+)([kKmM]?)", str(longest or ""))
-    scale = {
-        "": 1,
-        "k": 1000,
-        "K": 1024,
-        "m": 1000**2,
-        "M": 1024**2,
-    }  # as vLLM reads them (utils/argparse_utils.py, human_readable_int)
-    most = int(float(text[1].replace("_", "") or 0) * scale[text[2]]) if text else 0
+    most = int(float(text[1].replace("_", "") or 0) * _SCALES[text[2]]) if text else 0
     if most < 2:
         return
     launch.longest = (most, flag)
