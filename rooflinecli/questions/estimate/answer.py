@@ -51,14 +51,10 @@ def estimate(request: Request, lift: PlainLift = PLAIN) -> types.EstimateAnswer:
     phases = {phase: _answered(lifted, phase, choice) for phase, choice in choices.items()}
     costs = cost(lifted, phases, {phase: choice.layout for phase, choice in choices.items()})
     if isinstance(train := phases.get("train"), TrainAnswer) and train.run_s is not None:
-        from rooflinecli.questions.goodput.question import MTBF_SOURCE, with_failures
+        from rooflinecli.questions.goodput.question import with_failures
 
         devices = num.value(choices["train"].layout.devices)
-        with_failures(train, devices, float(parameters(request.model).total))
-        if train.elapsed_s is not None:
-            share = lifted.lift("G", train.goodput, "1", f"roofline goodput; MTBF: {MTBF_SOURCE}")
-            train.elapsed_s = train.run_s / share
-            costs.elapsed_usd = None if costs.training_usd is None else costs.training_usd / share
+        with_failures(train, costs, devices, float(parameters(request.model).total), lift)
     violations = [*_violations(ctx, phases), *infeasible]
     return types.EstimateAnswer(
         model=_model(ctx),

@@ -20,6 +20,7 @@ from rooflinecli.specs.options import Number, OptNumber, OptSwitch, OptText, fie
 
 if TYPE_CHECKING:
     from rooflinecli.importers.job_history import History
+    from rooflinecli.questions.estimate.answer_types import Cost
 
 MTBF, SPREAD = 37_300 * 3600.0, 0.67
 MTBF_SOURCE = "geometric mean of five fleets, 80% between 16,000 and 88,000 device-hours (docs/cluster.md)"
@@ -182,8 +183,8 @@ class TrainingGoodput(Question[Quantities]):
         return [one("local", 1 - LOST_HOST), one("remote", LOST_HOST)] if at == "local" else [one(at, 1.0)]
 
 
-def with_failures(train: TrainAnswer, devices: Quantity, params: float) -> None:
-    """Set how long a run takes with failures and checkpoints; nothing on a device count on which it would make no progress.
+def with_failures(train: TrainAnswer, cost: Cost, devices: Quantity, params: float, lift: PlainLift = PLAIN) -> None:
+    """Set how long a run takes with failures and checkpoints and what it costs; nothing on a count on which it would make no progress.
 
     devices: one count, or the array of a sweep, of which the times may be arrays too.
     """
@@ -198,7 +199,9 @@ def with_failures(train: TrainAnswer, devices: Quantity, params: float) -> None:
     if num.plain(devices) and isnan(share[0]):
         return
     train.goodput, train.goodput_interval = share[0], (share[1], share[2])
-    train.elapsed_s = num.value(train.run_s) / share[0]
+    part = lift("G", train.goodput, "1", f"roofline goodput; MTBF: {MTBF_SOURCE}")
+    train.elapsed_s = train.run_s / part
+    cost.elapsed_usd = None if cost.training_usd is None else cost.training_usd / part
     steps = num.value(train.steps)
     step, low, high = (steps * num.value(x) for x in (train.time_s, *train.interval_s))
     train.elapsed_interval_s = elapsed_interval(step, low, high, share[0], (share[1], share[2]))

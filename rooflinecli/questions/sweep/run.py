@@ -147,9 +147,7 @@ def answer(request: Request, axes: tuple[Axis, ...], box: Box, chooses: bool = F
         results = {phase: engine_answer(ctx, plan, phase) for phase, plan in plans.items()}
         bill = cost(ctx, results, plans)
         if isinstance(train := results.get("train"), TrainAnswer) and train.run_s is not None:
-            with_failures(train, plans["train"].devices, float(parameters(question.model).total))
-            if train.goodput is not None and bill.training_usd is not None:
-                bill.elapsed_usd = bill.training_usd / train.goodput
+            with_failures(train, bill, plans["train"].devices, float(parameters(question.model).total))
         rules = [rule for phase, plan in plans.items() for rule in legality.rules(ctx, plan, phase)]
     fits = [(f"{phase}.memory", found.memory.fits) for phase, found in results.items()]
     if question.qps is not None:
