@@ -70,10 +70,8 @@ class CalibrationAnswer:
         head = f"Moved: {'; '.join(said)}." if said else "Nothing moved: these rows favor the shipped constants."
         if not out:
             return head
-        names, left = (
-            ", ".join(g.phase for g in self.written(force)),
-            ", ".join(g.phase for g in self.moved if g.refused),
-        )
+        names = ", ".join(g.phase for g in self.written(force))
+        left = ", ".join(g.phase for g in self.moved if g.refused)
         worse = f" without {left}, which got worse (--force writes it)" if left and not force else ""
         return f"{head} {out} is written with {names}{worse}." if names else f"{head} {out} is not written."
 
@@ -207,6 +205,7 @@ def _unmeasured(options: Options, quantity: str) -> PredictedRow:
 Rows = list[dict[str, float | str | None]]
 # contraction from which rows determine a group of constants, or do so in part: fits to half of the rows agree from there on
 DETERMINED, PARTLY = 0.75, 0.3
+_SAYS = {DETERMINED: "your rows determine it", PARTLY: "your rows in part", 0.0: "the shipped value"}
 NAMED = 0.01  # contraction from which a group has a line
 LEAST = 5e-4  # of a factor: a smaller move is not written
 FAR = 2.0  # shipped errors (standard deviations): a larger move points to the file, not to the constants
@@ -224,29 +223,16 @@ class CalibrationReport(Record):
 
 def report(result: CalibrationAnswer) -> CalibrationReport:
     """The tables and sentences of a calibration."""
-    lines: Rows = []
-    for g in result.groups:
-        for block, x, c in zip(g.posterior.blocks, g.posterior.x, g.posterior.contraction, strict=True):
-            if c <= NAMED:
-                continue
-            says = (
-                "your rows determine it"
-                if c >= DETERMINED
-                else "your rows in part"
-                if c >= PARTLY
-                else "the shipped value"
-            )
-            move = float(np.expm1(x)) if c >= PARTLY and g.posterior.supported else None
-            lines.append(
-                {
-                    "phase": g.phase,
-                    "software": g.software,
-                    "block": block.name,
-                    "move": move,
-                    "contraction": float(c),
-                    "says": says,
-                }
-            )
+    lines: Rows = [
+        {
+            "phase": g.phase, "software": g.software, "block": block.name, "contraction": float(c),
+            "move": float(np.expm1(x)) if c >= PARTLY and g.posterior.supported else None,
+            "says": next(says for least, says in _SAYS.items() if c >= least),
+        }
+        for g in result.groups
+        for block, x, c in zip(g.posterior.blocks, g.posterior.x, g.posterior.contraction, strict=True)
+        if c > NAMED
+    ]  # fmt: skip
     tables: dict[str, Rows] = {
         "error on your rows (median), and share inside the 80% interval": [
             {"phase": g.phase, "software": g.software, **vars(score), "interval": float(g.posterior.error)}
@@ -284,9 +270,8 @@ def _notes(g: PhaseFit) -> list[str]:
     posterior, notes = g.posterior, []
     if not posterior.supported:
         near = ", but near these rows answers follow them" if g.moved else ""
-        notes.append(
-            f"the evidence does not favor moving the shipped constants ({posterior.evidence:+.1f} nats); they stay{near}"
-        )
+        odds = f"{np.exp(posterior.evidence):.2g} to 1"
+        notes.append(f"the rows do not favor moved constants over the shipped ones (odds {odds}), which stay{near}")
     elif len({row.where for row in g.rows}) == 1:
         x, block = max(zip(posterior.x, posterior.blocks, strict=True), key=lambda pair: abs(pair[0]))
         notes.append(

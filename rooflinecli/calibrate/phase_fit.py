@@ -239,15 +239,10 @@ class _Draws:
         x, before = self.x[draw], self.before[draw][self.masks[draw]]
         covariance = np.linalg.inv(_information(residuals, slopes, self.precision, self.setting.sigma))
         shipped = [log_likelihood(before, sigma) for sigma in self.setting.scales]
-        moved = [
-            log_likelihood(residuals, sigma)
-            - 0.5 * float(x @ self.precision @ x)
-            + 0.5
-            * np.linalg.slogdet(
-                np.linalg.solve(_information(residuals, slopes, self.precision, sigma), self.precision)
-            )[1]
-            for sigma in self.setting.scales
-        ]
+        prior, moved = 0.5 * float(x @ self.precision @ x), []
+        for sigma in self.setting.scales:
+            width = np.linalg.solve(_information(residuals, slopes, self.precision, sigma), self.precision)
+            moved.append(log_likelihood(residuals, sigma) - prior + 0.5 * np.linalg.slogdet(width)[1])
         evidence = float(np.logaddexp.reduce(moved) - np.logaddexp.reduce(shipped))
         predictor = self.predictor
         return Posterior(

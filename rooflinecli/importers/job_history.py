@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from contextlib import suppress
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -89,11 +90,7 @@ def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
 
 def _time(written: str, name: str, path: Path, line: int) -> float:
     """Seconds of a date in ISO notation or of a UNIX time."""
-    try:
-        return float(written)
-    except ValueError:
-        pass
-    try:
-        return datetime.fromisoformat(written).timestamp()
-    except ValueError:
-        raise DataError(f"{path}:{line}: {name} '{written}': expected a date such as 2026-01-31T12:00:00") from None
+    for read in (float, lambda text: datetime.fromisoformat(text).timestamp()):
+        with suppress(ValueError):
+            return float(read(written))
+    raise DataError(f"{path}:{line}: {name} '{written}': expected a date such as 2026-01-31T12:00:00")

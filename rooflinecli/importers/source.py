@@ -24,7 +24,7 @@ LARGEST = 256 * 2**20  # bytes of a file, unpacked, that are read
 _GZIP = b"\x1f\x8b"
 _HEAD = 4096  # bytes by which a text and its encoding are recognized
 _MARKS = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
-_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _LAUNCHERS = (  # what launchers put before the lines of a rank: Open MPI's --tag-output, torchrun and torch_xla, Hydra, time stamps of kubectl, srun -l and pdsh
     r"\[\d+,\d+\]<std\w+>:? ?",
     r"\[(?:rank|default|worker) ?:?\d+\]:? ?",
@@ -35,6 +35,7 @@ _LAUNCHERS = (  # what launchers put before the lines of a rank: Open MPI's --ta
 _FEW = 4  # consecutive lines from which a prefix is a launcher's
 _PREFIXED = tuple(re.compile(rf"(?:^{prefix}[^\n]*(?:\n|\Z)){{{_FEW},}}", re.MULTILINE) for prefix in _LAUNCHERS)
 _PREFIXES = tuple(re.compile(rf"^{prefix}", re.MULTILINE) for prefix in _LAUNCHERS)
+_CELL = re.compile(r'^\s*"((?:[^"\\]|\\.)*)",?$', re.MULTILINE)  # a line of a notebook's cell
 _ESCAPED = re.compile(r"\[(?:3[0-9]|0|39)m")  # color codes whose escape character a copy has lost
 
 
@@ -79,7 +80,10 @@ class Source:
     @cached_property
     def plain(self) -> str:
         """The text without terminal colors, and without a launcher's prefix where most lines, or several in a row, have it."""
-        text = _ESCAPED.sub("", _COLOUR.sub("", self.text.replace("\r", "\n")))
+        text = self.text.replace("\r", "\n")
+        if self._notebook:
+            text = _CELL.sub(lambda cell: " ".join(json.loads(f'"{cell[1]}"').splitlines()), text)
+        text = _ESCAPED.sub("", _COLOUR.sub("", text))
         lines = sum(1 for line in text.split("\n") if line.strip())
         for block, prefix in zip(_PREFIXED, _PREFIXES, strict=True):
             if 2 * len(prefix.findall(text)) > max(lines, 2):
@@ -87,6 +91,10 @@ class Source:
             else:
                 text = block.sub(lambda match, prefix=prefix: prefix.sub("", match[0]), text)  # type: ignore[misc]
         return text
+
+    @property
+    def _notebook(self) -> bool:
+        return '"nbformat"' in self.text and self.text.lstrip().startswith("{")
 
     @cached_property
     def lines(self) -> list[str]:
@@ -103,7 +111,7 @@ class Source:
     @cached_property
     def looks_like_json(self) -> bool:
         """Whether the first thing that is not a stray message is a JSON object or array."""
-        return any(_begins(line) for line in self.lines[:50])
+        return not self._notebook and any(_begins(line) for line in self.lines[:50])
 
     @cached_property
     def objects(self) -> list[tuple[int, Json]]:

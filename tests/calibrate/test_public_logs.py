@@ -529,6 +529,79 @@ PUBLIC: dict[str, tuple[str, list[tuple]]] = {
         "Median TPOT (ms):                        52.98\nMean ITL (ms):                           52.55\n\n### R2\npass\n",
         [(5, "itl", 0.05229, "s", {"concurrency": 10, "prompt": None, "engine": "sglang"}), (5, "ttft", 0.4056, "s", {})],
     ),
+    "anyei/llamacpp-v100:benches/nemotron/nemotron-dgx-spark.md": (  # several sequences at once; their prompts are no prefill of one
+        "main: n_kv_max = 303104, n_batch = 2048\n\n|    PP |     TG |    B |   N_KV |   T_PP s | S_PP t/s |   T_TG s | S_TG t/s |\n|-------|--------|------|--------|----------|----------|----------|----------|\n"
+        "|   512 |     32 |    1 |    544 |    1.094 |   468.05 |    1.621 |    19.74 |\n|   512 |     32 |    4 |   2176 |    2.647 |   773.76 |    4.043 |    31.66 |\n",
+        [
+            (5, "prefill", 1.094, "s", {"prompt": 512, "unread": ""}), (5, "itl", 1.621 / 32, "s", {"batch": 1, "prompt": 512, "output": 32}),
+            (6, "prefill", 2.647, "s", {"unread": "prompts of several requests at once"}), (6, "itl", 4.043 / 32, "s", {"batch": 4}),
+        ],
+    ),
+    "thebiss/llama-cpp-mkl-docker:notes/performance test - vulkan igpu vs cpu avx512.md": (  # a backend's own table amid the rows
+        "| model | size | params | backend | ngl | test | t/s |\n| --- | ---: | ---: | --- | --: | ---: | ---: |\n"
+        "|ID| Device Type| Name|Version|units|group|group|size| Driver version|\n|--|---|---|---|---|---|---|---|---|\n"
+        "| granite 3B Q4_K - Medium | 4.60 GiB | 8.17 B | SYCL | 99 | tg10 | 2.92 ± 0.06 |\n",
+        [(5, "itl", 1 / 2.92, "s", {"weight-dtype": "q4_k_m"})],
+    ),
+    "hogeheer499-commits/strix-halo-guide:data/raw, llama-server.log": (  # the second and third overlap; the first took 100 of its 124 tokens from the cache
+        "ggml_cuda_init: found 1 ROCm devices:\n  Device 0: Radeon 8060S Graphics, gfx1151 (0x1151)\nprint_info: file type   = Q4_K - Medium\nprint_info: model params          = 34.66 B\n"
+        "print_info: general.name          = Qwen3.6-35B-A3B\nload_tensors: offloaded 41/41 layers to GPU\nslot launch_slot_: id  1 | task 0 | processing task, is_child = 0\n"
+        "slot update_slots: id  1 | task 0 | new prompt, n_ctx_slot = 4096, n_keep = 0, task.n_tokens = 124\nslot print_timing: id  1 | task 0 | \n"
+        "prompt eval time =     197.42 ms /    24 tokens (    8.23 ms per token,   121.57 tokens per second)\n"
+        "       eval time =    3090.51 ms /   128 tokens (   24.14 ms per token,    41.42 tokens per second)\nslot      release: id  1 | task 0 | stop processing: n_tokens = 151\n"
+        "slot launch_slot_: id  0 | task 2 | processing task, is_child = 0\nslot launch_slot_: id  1 | task 3 | processing task, is_child = 0\nslot print_timing: id  0 | task 2 | \n"
+        "prompt eval time =     185.62 ms /    24 tokens (    7.73 ms per token,   129.30 tokens per second)\n",
+        [
+            (10, "prefill", 0.19742, "s", {"prompt": 124, "prefix-hit": 100 / 124, "engine": "llamacpp-rocm", "n": 1, "weight-dtype": "q4_k_m"}),
+            (11, "itl", 3.09051 / 128, "s", {"prompt": 124, "output": 128, "batch": 1, "said-model": "Qwen3.6-35B-A3B 34.66 B Q4_K - Medium"}),
+            (16, "prefill", 0.18562, "s", {"unread": "other requests ran at the same time, so its batch changed"}),
+        ],
+    ),
+    "miminashi/llm-server-ops:report/attachment, llama-server.log": (  # most of the model is in the host's memory; then another model
+        "ggml_cuda_init: found 4 CUDA devices:\nprint_info: file type   = Q4_K - Medium\nllama_model_loader: tensor overrides to CPU are used with mmap enabled\n"
+        "prompt eval time =   23725.93 ms /  1077 tokens (   22.03 ms per token)\nllm_load_print_meta: model ftype      = F16\n"
+        "prompt eval time =    925.78 ms /    24 tokens (   38.57 ms per token)\n",
+        [
+            (4, "prefill", 23.72593, "s", {"unread": "-ot tensor overrides to CPU: what it keeps on the host is not that of any option"}),
+            (6, "prefill", 0.92578, "s", {"weight-dtype": "fp16", "cpu": True, "unread": ""}),
+        ],
+    ),
+    "nelstevens/llm-benchmark:macmini, ollama run --verbose": (
+        "model_name =    deepseek-r1:7b\ntotal duration:       4m50.258495375s\nload duration:        8.072292ms\nprompt eval count:    16 token(s)\nprompt eval duration: 101.0805ms\n"
+        "prompt eval rate:     158.29 tokens/s\neval count:           10277 token(s)\neval duration:        4m34.148992667s\neval rate:            37.49 tokens/s\n",
+        [(4, "prefill", 0.1010805, "s", {"prompt": 16}), (7, "itl", 274.148992667 / 10277, "s", {"prompt": 16, "output": 10277})],
+    ),
+    "sshJerry/llama-server-scripts:bench_long-gen_8192tok.json": (  # an answer of llama-server with drafted tokens
+        '{\n  "timings": {\n    "cache_n": 10,\n    "prompt_n": 47,\n    "prompt_ms": 113.327,\n    "predicted_n": 7135,\n    "predicted_ms": 57109.575,\n    "draft_n": 4283,\n    "draft_n_accepted": 3867\n  }\n}\n',
+        [(3, "prefill", 0.113327, "s", {"prompt": 57, "drafted": None}), (6, "itl", 57.109575 / 7135, "s", {"prompt": 57, "drafted": 7135 / 3268})],
+    ),
+    "XiongjieDai/GPU-Benchmarks-on-LLM-Inference: a notebook": (
+        '{\n "cells": [\n  {\n   "outputs": [\n    {\n     "text": [\n      "| model | size | params | backend | ngl | test | t/s |\\n",\n'
+        '      "| llama 8B Q4_K - Medium         |   4.58 GiB |     8.03 B | CUDA       |  99 | tg 512     |    107.53 \\u00b1 0.01 |\\n"\n     ]\n    }\n   ]\n  }\n ],\n "nbformat": 4\n}\n',
+        [(8, "itl", 1 / 107.53, "s", {"weight-dtype": "q4_k_m", "output": 512})],
+    ),
+    "suzushi-tw/luojiu-7b-base:trainer_state.json": (  # its entry has the step, which the rate of two digits does not tell
+        '{\n  "log_history": [\n    {"epoch": 3.0, "step": 8712, "train_loss": 1.39, "train_runtime": 371992.1593, "train_samples_per_second": 0.749, "train_steps_per_second": 0.023}\n  ]\n}\n',
+        [(3, "train", 371992.1593 / 8712, "s", {"batch": 32})],
+    ),
+    "rv2023/adapterforge:results/ray-1gpu.log": (  # four digits in a dictionary, more in a report of the same run
+        "100%|##########| 60/60 [00:28<00:00,  2.11it/s]\n{'train_runtime': '29.47', 'train_samples_per_second': '16.29', 'train_steps_per_second': '2.036', 'epoch': '0.2206'}\n"
+        "Reporting training result 2: TrainingReport(metrics={'train_runtime': 29.472, 'train_samples_per_second': 16.287, 'train_steps_per_second': 2.036, 'epoch': 0.22})\n",
+        [(2, "train", 0.4912, "s", {"batch": 8})],
+    ),
+    "bigscience-workshop/bigscience:experiments/gpt2-meg-ds-zero, DeepSpeed's settings": (
+        "  batch_size ...................... 48\n[2021-05-25 22:30:04,196] [INFO] [config.py:752:print]   train_batch_size ............. 768\n"
+        "[2021-05-25 22:30:04,196] [INFO] [config.py:752:print]   zero_optimization_stage ...... 3\n iteration        2/    1000 | elapsed time per iteration (ms): 125912.4 | learning rate: 3.750E-05 |\n",
+        [(4, "train", 125.9124, "s", {"batch": 768, "zero": 3, "micro-batch": 48})],
+    ),
+    "snlpatel001213/trt-llm-perf: gptManagerBenchmark's CSV": (
+        "num_samples,num_error_samples,total_latency(ms),token_throughput(token/sec),avg_time_to_first_token(ms),avg_inter_token_latency(ms)\n1024,0,1540530.0,664.705,1496.85,46.6718\n",
+        [(2, "itl", 0.0466718, "s", {"engine": "trtllm", "notes": ("the load is not in the file",)}), (2, "ttft", 1.49685, "s", {})],
+    ),
+    "InternLM/InternEvo:doc/en/usage.md": (
+        "INFO train.py:323 in record_current_batch_training_metrics -- tflops=189.8,step=1,loss=11.61,tgs (tokens/gpu/second)=4274.45,lr=6e-07,micro_num=4\n",
+        [(1, "train", 4274.45, "tokens/s/device", {})],
+    ),
 }  # fmt: skip
 
 
@@ -556,6 +629,17 @@ def test_a_whole_run_of_mlperf_is_not_called_cut_short(benchmark, why):
     text = f':::MLLOG {{"key": "submission_benchmark", "value": "{benchmark}"}}\n:::MLLOG {{"key": "run_stop", "value": null}}\n'
     with pytest.raises(DataError, match=why):
         read_source(Source("log", text))
+
+
+def test_a_state_without_times_and_power_alone_are_refused_for_what_they_are():
+    with pytest.raises(DataError, match=r"log:1: trainer_state.json of a run that has not ended states no times"):
+        read_source(Source("log", '{"log_history": [{"loss": 1.2, "step": 5}], "global_step": 5}'))
+    events = (("power_measurement_start", "null"), ("conversion_eff", 0.94), ("power_reading", 9067.0))
+    lines = [
+        f':::MLLOG {{"time_ms": 1, "key": "{key}", "value": {value}, "metadata": {{}}}}\n' for key, value in events
+    ]
+    with pytest.raises(DataError, match=r"log:3: MLPerf power: 9067 W of the whole system"):
+        read_source(Source("log", "".join(lines)))
 
 
 def test_metrics_of_a_server_are_no_stage_of_its_client():

@@ -84,7 +84,7 @@ def test_rows_may_favour_a_move_near_them_where_they_favour_none_of_the_constant
 
 def test_the_report_says_that_constants_stay_and_answers_near_the_rows_move(still):
     found = report(CalibrationAnswer(load_hardware("h100-sxm"), 6, [still]))
-    assert [note for note in found["notes"] if "they stay, but near these rows answers follow them" in note]
+    assert [note for note in found["notes"] if "which stay, but near these rows answers follow them" in note]
     assert not [row["block"] for row in found["tables"][1]["rows"] if row["move"] is not None]
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from functools import cache
 from pathlib import Path
 
 from rooflinecli.core.errors import DataError
@@ -27,14 +26,10 @@ from rooflinecli.importers.hf.rows import Scope
 from rooflinecli.quantization.gguf import file_types
 from rooflinecli.specs.document import Document
 from rooflinecli.specs.name_lookup import display_path
-from rooflinecli.specs.snapshots import table
+from rooflinecli.specs.snapshots import packaged
 
 _EXPERT = re.compile(r"_exps\.(weight|bias)$")
-_OUTSIDE = (
-    "token_embd.weight", "output.weight", "output_norm.weight", "output_norm.bias", "position_embd.weight",
-    "per_layer_token_embd.weight", "per_layer_model_proj.weight", "per_layer_proj_norm.weight", "altup_proj.weight",
-    "altup_unembd_proj.weight",
-)  # fmt: skip
+_TABLE = packaged(__file__)
 
 
 def model_document(path: Path) -> Document:
@@ -65,10 +60,11 @@ def model_document(path: Path) -> Document:
 def _stored(header: Header) -> Json:
     """The mean bytes per parameter of layers, experts, embedding and head."""
     tensors = header.tensors
-    outer, experts = ([t for t in tensors if t.name in _OUTSIDE], [t for t in tensors if _EXPERT.search(t.name)])
+    outer = [t for t in tensors if t.name in _TABLE["outside"]]
+    experts = [t for t in tensors if _EXPERT.search(t.name)]
     embedding, head = ([t for t in tensors if t.name == f"{name}.weight"] for name in ("token_embd", "output"))
     parts = {
-        "layers": [t for t in tensors if t.name not in _OUTSIDE and not _EXPERT.search(t.name)],
+        "layers": [t for t in tensors if t.name not in _TABLE["outside"] and not _EXPERT.search(t.name)],
         "experts": experts,
         "embedding": embedding,
         "head": head or embedding,
@@ -81,31 +77,14 @@ def _stored(header: Header) -> Json:
     return {"dtype": f"gguf {label}".strip(), "widths": widths}
 
 
-_BASE = {
-    "hidden_size": "=width", "vocab_size": "=vocab", "num_hidden_layers": "=n", "tie_word_embeddings": "=not has('output.weight')",
-}  # fmt: skip
-_ATTENTION = {  # of every decoder with attention
-    "num_attention_heads": "=key('attention.head_count')",
-    "num_key_value_heads": "=key('attention.head_count_kv', key('attention.head_count'))",
-    "max_position_embeddings": "=key('context_length')",
-    "head_dim": "?key('attention.key_length', 0)",
-}
-
-
-@cache
-def _rows() -> dict[str, Json]:
-    rows: dict[str, Json] = table(Path(__file__).with_name("gguf_architectures.yaml"))
-    return rows
-
-
 def architectures() -> Collection[str]:
     """Architectures that a row describes."""
-    return _rows().keys()
+    return packaged(__file__, "gguf_architectures").keys()
 
 
 def config(k: GgufMetadata) -> Json:
     """The config.json that a file was converted from. Raises DataError."""
-    row, (vocab, width) = _rows()[k.name], k.shape("token_embd.weight")
+    row, (vocab, width) = packaged(__file__, "gguf_architectures")[k.name], k.shape("token_embd.weight")
     functions = {name: getattr(k, name) for name in ("has", "shape", "layers_with", "first", "divided")}
     known = functions | {"key": k.integer, "raw": k.get, "width": width, "vocab": vocab, "n": k.layers}
     scope = Scope(k, known, row.get("let", {}))
@@ -115,8 +94,8 @@ def config(k: GgufMetadata) -> Json:
     fields = row["fields"]
     if "then" in fields:
         fields = fields["then" if scope.value(fields["if"]) else "else"]
-    attention = _ATTENTION if row.get("attention", True) else {}
-    template = {"model_type": row["model_type"], **_BASE, **attention, **fields}
+    attention = _TABLE["attention"] if row.get("attention", True) else {}
+    template = {"model_type": row["model_type"], **_TABLE["base"], **attention, **fields}
     made: Json = scope.built({name: written for name, written in template.items() if written is not None})
     return made
 
@@ -125,10 +104,6 @@ Block = Json
 Shape = tuple[int, ...]
 _BESIDE = re.compile(r"^(rope_|blk\.\d+\.attn_rot_embd)")  # tables of angles, no parameters
 _BLOCK = re.compile(r"^blk\.(\d+)\.(.+)$")
-# Layers of a period of which all but one see a window, and whether the whole one comes first, where the keys do not list them
-_PERIODS = {"afmoe": (4, False), "smallthinker": (4, True), "gemma-embedding": (6, False), "modern-bert": (3, True), "olmo3": (4, False),
-            "exaone-moe": (4, False), "llama4": (4, False), "plamo3": (8, False)}  # fmt: skip
-_CHUNK = {"llama4": 8192}
 
 
 def plain(k: GgufMetadata) -> Block:
@@ -193,8 +168,8 @@ def _norm(tensors: dict[str, tuple[int, ...]], name: str, width: int) -> str | N
 
 def _layer(k: GgufMetadata, layer: Layer) -> Override:
     """Read one layer from its tensors. Raises DataError for a tensor left over."""
-    local = _local(k, layer.index)
-    made: Override = {"attention": attention(layer, local, _CHUNK.get(k.name)), "feedforward": feedforward(layer)}
+    local, chunk = _local(k, layer.index), _TABLE["chunk"].get(k.name)
+    made: Override = {"attention": attention(layer, local, chunk), "feedforward": feedforward(layer)}
     scales = [
         n for n, shape in layer.tensors.items() if "norm" in n and n.endswith(".weight") and shape == (layer.width,)
     ]
@@ -211,13 +186,14 @@ def _layer(k: GgufMetadata, layer: Layer) -> Override:
 
 def _local(k: GgufMetadata, index: int) -> int | None:
     """Keys that a layer sees at most, where it sees a window or a chunk."""
-    window = k.integer("attention.sliding_window", 0) or k.integer("attention.chunk_size", 0) or _CHUNK.get(k.name, 0)
+    chunk = k.integer("attention.chunk_size", 0) or _TABLE["chunk"].get(k.name, 0)
+    window = k.integer("attention.sliding_window", 0) or chunk
     listed = k.get("attention.sliding_window_pattern")
     if not window:
         return None
     if isinstance(listed, list):
         return window if index < len(listed) and listed[index] else None
-    every, first = _PERIODS.get(k.name, (0, False))
+    every, first = _TABLE["periods"].get(k.name, (0, False))
     every = listed if isinstance(listed, int) and not isinstance(listed, bool) else every
     if not every:
         return window

@@ -12,16 +12,10 @@ from rooflinecli.importers import hf
 from rooflinecli.importers.checkpoint.tensor_header import Header, Tensor
 from rooflinecli.specs.document import Document
 from rooflinecli.specs.name_lookup import display_path
+from rooflinecli.specs.snapshots import packaged
 
 INDEX = ".safetensors.index.json"
-BITS = {
-    **dict.fromkeys(("F64", "I64", "U64", "C64"), 64),
-    **dict.fromkeys(("F32", "I32", "U32"), 32),
-    **dict.fromkeys(("F16", "BF16", "I16", "U16"), 16),
-    **dict.fromkeys(("F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "I8", "U8", "BOOL"), 8),
-    **dict.fromkeys(("F6_E2M3", "F6_E3M2"), 6),
-    "F4": 4,
-}
+BITS = {name: int(bits) for bits, names in packaged(__file__).items() for name in names}
 LARGEST = 100_000_000  # bytes of a header, as the format allows
 
 

@@ -9,36 +9,25 @@ from typing import Any
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.record import Json
 from rooflinecli.importers.source import LogReader, MeasuredRow, Source, csv_rows, positive
+from rooflinecli.specs.snapshots import packaged
 
-NCCL_OPS = {
-    "all_reduce": "all-reduce", "all_gather": "all-gather", "reduce_scatter": "reduce-scatter", "alltoall": "all-to-all", "sendrecv": "permute",
-}  # fmt: skip
+_NAMES = packaged(__file__)
 _NCCL_HEAD = re.compile(r"^\W*size\s+count\s+type")
 _NCCL_NAME = re.compile(
     r"\b(all_reduce|all_gather|reduce_scatter|alltoall|sendrecv|broadcast|reduce|gather|scatter|hypercube)_perf(?:_mpi)?\b"
 )
 _NCCL_FACTOR = 1.02
-_NCCL_SUMS = ("sum", "prod", "min", "max", "avg", "mulsum")
 _NCCL_DEVICES = re.compile(r"\bnThread\s+(\d+)\s+nGpus\s+(\d+)\b")  # of one process
 _NCCL_RANK = re.compile(r"^\W*Rank\s+(\d+)\s.*?(\S+) +device\s+(\d+) +(?:\[\S+\] +)?(.*?)\s*$")
-_OSU_OPS = {
-    "allreduce": "all-reduce", "allgather": "all-gather", "reduce_scatter": "reduce-scatter", "alltoall": "all-to-all", "bandwidth": "permute",
-    "latency": "permute",
-}  # fmt: skip
 # OSU 7 validates with -c
 _OSU_ROW = re.compile(r"^\W*(\d+)\s+([\d.]+)(?:\s+(?:[\d.]+|(Fail)|Pass))*\s*\W*(?:[←#].*)?$")
 _OSU_OTHERS = re.compile(
     r"bi-?directional|mpi_(put|get|acc)|multiple|multi latency|non-?blocking|\b(reduce|broadcast|gather|scatter|barrier) latency"
 )
 _PERFTEST_HEAD = re.compile(r"#bytes\s+#iterations\s+BW peak\[(\w+)/sec\]\s+BW average\[(\w+)/sec\]")
-_PERFTEST_SCALE = {"Gb": 1e9 / 8, "MB": 2.0**20, "MiB": 2.0**20}  # its MB are MiB
 _MAMF_ROW = re.compile(r"([\d.]+)\s*(?:TFLOPS|\(mean\)).*?@ (\d+)x(\d+)x(\d+) \(MxNxK\)")
 _MAMF_DTYPE = re.compile(r"dtype[=:\s]+(?:torch\.)?(bfloat16|float16|float8_e4m3fn|float32)")
-_TORCH_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float8_e4m3fn": "fp8", "float32": "tf32"}
 _CUTLASS = "Problem,Provider,OperationKind"
-_CUTLASS_DTYPES = {
-    "bf16": "bf16", "f16": "fp16", "e4m3": "fp8", "e5m2": "fp8", "tf32": "tf32", "f32": "fp32", "s8": "int8",
-}  # fmt: skip
 _MEASURE = "roofline-measure/1"
 
 
@@ -48,7 +37,7 @@ def _nccl(source: Source, tool: str) -> list[MeasuredRow]:
     name, ranks, in_table, devices, first, width = None, dict[str, tuple[str, ...]](), False, 0, 0, 0
     for line, text in enumerate(source.lines, start=1):
         if match := _NCCL_NAME.search(text):
-            name = NCCL_OPS.get(match[1], match[1])
+            name = _NAMES["nccl"].get(match[1], match[1])
             if "concluded" in text:
                 found[first:] = [_nccl_named(row, name) for row in found[first:]]
                 name = None
@@ -75,7 +64,7 @@ def _nccl(source: Source, tool: str) -> list[MeasuredRow]:
 
 
 def _nccl_named(row: MeasuredRow, op: str | None) -> MeasuredRow:
-    unread = "" if op is None or op in NCCL_OPS.values() else f"{row.tool}: no estimate has a {op} by itself"
+    unread = "" if op is None or op in _NAMES["nccl"].values() else f"{row.tool}: no estimate has a {op} by itself"
     return replace(row, probe={**row.probe, "op": op}, unread=unread)
 
 
@@ -92,7 +81,7 @@ def _nccl_row(
     time, out, bus = map(positive, cells[start : start + 3])
     if time is None:
         return None
-    sums, rooted = (any(test(cell) for cell in cells[3:start]) for test in (_NCCL_SUMS.__contains__, str.isdigit))
+    sums, rooted = (any(test(cell) for cell in cells[3:start]) for test in (_NAMES["sums"].__contains__, str.isdigit))
     op = ("reduce" if sums else "broadcast") if rooted else None
     if op is None and out and bus and (sums or bus > _NCCL_FACTOR * out):
         op = "reduce-scatter" if _NCCL_FACTOR * bus < out else "all-reduce"
@@ -115,7 +104,7 @@ def _osu(source: Source, tool: str) -> list[MeasuredRow]:
         if "# OSU " in text:
             words = text.lower()
             named = words.replace("-", "").replace(" ", "_").replace("__", "_")
-            op = next((op for name, op in _OSU_OPS.items() if name in named), None)
+            op = next((op for name, op in _NAMES["osu"].items() if name in named), None)
             other, host = _OSU_OTHERS.search(words), "mpi-" not in words  # MPI-CUDA, MPI-ROCM: buffers on devices
             apart = f"OSU's {other[0]} test is none of a transfer or a collective by itself" if other else ""
         elif "# Size" in text:
@@ -144,10 +133,10 @@ def _perftest(source: Source, tool: str) -> list[MeasuredRow]:
     scale = None
     for line, text in enumerate(source.lines, start=1):
         if match := _PERFTEST_HEAD.search(text):
-            if match[2] not in _PERFTEST_SCALE:
-                why = f"{source.at(line)}: BW average in {match[2]}/sec; expected {' or '.join(_PERFTEST_SCALE)}"
-                raise DataError(why)
-            scale = _PERFTEST_SCALE[match[2]]
+            scale = _NAMES["perftest"].get(match[2])
+            if scale is None:
+                units = " or ".join(_NAMES["perftest"])
+                raise DataError(f"{source.at(line)}: BW average in {match[2]}/sec; expected {units}")
             continue
         cells = text.split()
         if scale and len(cells) >= 4 and all(positive(c) is not None or c.startswith("0.") for c in cells[:5]):
@@ -163,7 +152,7 @@ def _perftest(source: Source, tool: str) -> list[MeasuredRow]:
 def _mamf(source: Source, tool: str) -> list[MeasuredRow]:
     """mamf-finder (stas00/ml-engineering): TFLOPS of each shape."""
     match = _MAMF_DTYPE.search(source.plain)
-    dtype = _TORCH_DTYPES[match[1]] if match else None
+    dtype = _NAMES["torch"][match[1]] if match else None
     found = []
     for line, text in enumerate(source.lines, start=1):
         match = _MAMF_ROW.search(text)
@@ -182,7 +171,7 @@ def _cutlass(source: Source, tool: str) -> list[MeasuredRow]:
         m, n, k, time = (positive(row.get(name)) for name in ("m", "n", "k", "Runtime"))
         gemm = row.get("OperationKind") == "gemm" and (positive(row.get("batch_count")) or 1) == 1
         if gemm and m and n and k and time:
-            dtype = _CUTLASS_DTYPES.get(str(row.get("A", "")).partition(":")[0])
+            dtype = _NAMES["cutlass"].get(str(row.get("A", "")).partition(":")[0])
             probe = {"m": m, "n": n, "k": k, "dtype": dtype}
             found = MeasuredRow(source.at(line), tool, "matmul", time * 1e-3, probe=probe)
             key = (m, n, k, dtype)

@@ -20,12 +20,13 @@ _HEAD = {  # what the Trainer logs before the first step
 }
 _BAR = re.compile(r"100%\|[^|\n]*\|\s*(\d+)/\1\s*\[([\d:]+)<")
 _WHOLE = "the whole run, its start and evaluations included"
+DIGITS = 6e-4  # of a figure: what four digits of it leave open
 HALF = 5e-4  # half of the last digit of a rate: the Trainer rounds to three decimals
 
 
 def claims(source: Source) -> bool:
     summary = "train_samples_per_second" in source.plain and _SUMMARY.search(source.plain) is not None
-    return summary or ("train_runtime" not in source.plain and any(_bars(source)))
+    return summary or ("train_runtime" not in source.plain and ('"log_history"' in source.plain or any(_bars(source))))
 
 
 def _bars(source: Source) -> Iterator[MeasuredRow]:
@@ -61,11 +62,17 @@ def read(source: Source) -> list[MeasuredRow]:
         if "train_tokens_per_second" not in fields or "train_samples_per_second" in fields:
             printed.append((line, start, fields))
     if not printed:
+        if '"log_history"' in text:
+            at = source.at(source.line_of(text.index('"log_history"')))
+            raise DataError(f"{at}: trainer_state.json of a run that has not ended states no times; give the run's log")
         return list(_bars(source))
     found = []
     for line, start, fields in printed:  # a run's dictionary and table are one: read the fields of both
         same = [other for _, _, other in printed if _same_run(fields, other)]
-        whole = {name: value for other in reversed(same) for name, value in other.items()}
+        pairs = sorted(
+            ((name, value) for o in reversed(same) for name, value in o.items()), key=lambda pair: len(repr(pair[1]))
+        )
+        whole = dict(pairs)  # of a figure that is printed twice, the one with more digits
         before = max((s for _, s, other in printed if s < start and not _same_run(fields, other)), default=0)
         stated = _head(text[before:start])
         if "steps" not in stated and (bars := _BAR.findall(text[before:start])):
@@ -81,14 +88,15 @@ def _figure(value: str) -> float | None:
 
 
 def _same_run(one: dict[str, float], other: dict[str, float]) -> bool:
-    """Whether two summaries state one run: the clock of a table has two decimals."""
-    near = abs(one.get("train_runtime", 0.0) - other.get("train_runtime", 0.0)) <= 0.011
-    return near and one.get("train_samples_per_second") == other.get("train_samples_per_second")
+    """Whether two summaries state one run: the clock of a table has two decimals, what newer versions print four digits."""
+    pairs = [(one.get(name, 0.0), other.get(name, 0.0)) for name in ("train_runtime", "train_samples_per_second")]
+    return all(abs(a - b) <= max(DIGITS * a, 0.011 * (name == 0)) for name, (a, b) in enumerate(pairs))
 
 
 def _run(source: Source, line: int, fields: dict[str, float], head: dict[str, float]) -> list[MeasuredRow]:
     """One run: its time over its steps where they are stated or follow from the rate; else by its samples, which have more digits."""
-    runtime, steps = positive(fields.get("train_runtime")), positive(fields.get("global_step")) or head.get("steps")
+    runtime, steps = (positive(fields.get(name)) for name in ("train_runtime", "global_step"))
+    steps = steps or positive(fields.get("step")) or head.get("steps")
     rate, samples = positive(fields.get("train_steps_per_second")), positive(fields.get("train_samples_per_second"))
     counted = positive(fields.get("train_samples")), positive(fields.get("epoch"))
     # before transformers 4.6, samples per second were steps
@@ -106,8 +114,9 @@ def _run(source: Source, line: int, fields: dict[str, float], head: dict[str, fl
     options: Options = {"software": "pytorch", "batch": head.get("batch")}
     if options["batch"] is None and samples and steps:  # the last batch of an epoch may be a part of one
         parts = math.floor(fields.get("epoch") or 1.0)
-        least = runtime * (samples - HALF) / steps
-        most = runtime * (samples + HALF) / (steps - parts) if steps > parts else math.inf
+        open_time, open_rate = _half(runtime, HALF / 10), _half(samples, HALF)
+        least = (runtime - open_time) * (samples - open_rate) / steps
+        most = (runtime + open_time) * (samples + open_rate) / (steps - parts) if steps > parts else math.inf
         options["batch"] = _only_whole(least, most)
     options = {name: value for name, value in options.items() if value is not None}
     notes = [_WHOLE]
@@ -117,6 +126,12 @@ def _run(source: Source, line: int, fields: dict[str, float], head: dict[str, fl
     elif not steps and rate and HALF / rate > 0.01:
         notes.append(f"train_steps_per_second {rate:g} leaves the step uncertain by {HALF / rate:.0%}")
     return [MeasuredRow(source.at(line), TOOL, "train", value, unit, options, notes=tuple(notes))]
+
+
+def _half(value: float, least: float) -> float:
+    """Half of the last digit of a figure; of the fourth one where it may have been printed with four."""
+    place = 3 - math.floor(math.log10(value))
+    return max(least, 0.5 * 10.0**-place) if round(value, place) == value else least
 
 
 def _only_whole(low: float, high: float) -> float | None:

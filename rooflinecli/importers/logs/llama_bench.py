@@ -1,8 +1,10 @@
-"""llama-bench (llama.cpp) as JSON, JSON lines, CSV or markdown: tokens per second of prompts (pp) and of answers (tg)."""
+"""llama-bench (llama.cpp) as JSON, JSON lines, CSV or markdown, and llama-batched-bench: tokens per second of prompts (pp) and of answers (tg)."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from rooflinecli.core.errors import DataError
@@ -14,19 +16,22 @@ _FORMAT = re.compile(r"\b(I?Q\d\w*|MXFP4|NVFP4|BF16|F16|F32)\b(?: - (Small|Mediu
 _EXPERTS = re.compile(r"^[^\d,;]*exps[^\d,;]*=CPU$")  # every routed expert of every layer
 _WIDE = {"fp16": 16.0, "bf16": 16.0, "fp32": 32.0, "q8_0": 8.5}  # bits a weight
 _TEST = re.compile(r"^(pp|tg) ?(\d+)(\+tg)?(?: ?\d+)?(?: ?@ ?(?:d|pp)(\d+))?$")  # tg64@pp128 of ik_llama.cpp: depth 128
-_CARD = re.compile(r" *(?:Device \d+: |ggml_vulkan: \d+ = )(.+?)(?:, compute|, gfx| \(|$)")
+_CARD = re.compile(
+    r" *(?:Device \d+: |ggml_vulkan: \d+ = |ggml_metal_init: found device: )(.+?)(?:, compute|, gfx| \(|$)"
+)
 # a backend is that of the program, of which a run may use none: a heading or a command says so
 _HOST = re.compile(r"^#+ *CPU( only)? *$|llama-bench.*(-ngl|--n-gpu-layers)[ =]0\b")
 # tensors that a command or the text before a table keeps on the host
 _PLACED = re.compile(r"(?:-ot|--override-tensor)[ =`\"']+([^\s`\"']+=CPU)\b")
 SCATTER = 0.1  # of a rate: a larger standard deviation of its runs is noted
 _ALL = 99  # layers on the device: more than most models have, which is how all of them are asked for
+_BATCHED = {"PP", "TG", "B", "T_PP s", "T_TG s"}  # columns of llama-batched-bench
 _METAL_2025, _CUDA_2024 = 4000, 3300  # builds from which, and up to which, other constants hold: 2024-11, 2024-07
 
 
 def claims(source: Source) -> bool:
     json = source.looks_like_json and '"avg_ts"' in source.head and '"n_gen"' in source.head
-    table = r"^\|.*\b(?:test|n_gen)\b.*\|.*t/s|^build_commit,.*avg_ts"
+    table = r"^\|.*\b(?:test|n_gen|T_TG s)\b.*\|.*t/s|^build_commit,.*avg_ts"
     return json or bool(re.search(table, source.plain, re.MULTILINE))
 
 
@@ -36,7 +41,7 @@ def read(source: Source) -> list[MeasuredRow]:
     return [*_markdown(source), *(_row(source, line, row) for line, row in csv_rows(source, "build_commit,"))]
 
 
-class _Test(NamedTuple):
+class Test(NamedTuple):
     """A prompt (pp), tokens written (tg) behind `depth` tokens of context, or both together; tokens per second and their deviation."""
 
     kind: str
@@ -51,17 +56,17 @@ def _row(source: Source, line: int, row: Json) -> MeasuredRow:
     if rate is None:
         raise DataError(f"{source.at(line)}: avg_ts: expected tokens per second; was the file cut short?")
     kind, depth = "pp+tg" if prompt and answer else "pp" if prompt else "tg", positive(row.get("n_depth"))
-    test = _Test(kind, prompt or answer or 1.0, depth, rate, positive(row.get("stddev_ts")))
-    return _reading(source, line, row, test)
+    test = Test(kind, prompt or answer or 1.0, depth, rate, positive(row.get("stddev_ts")))
+    return reading(source, line, row, test)
 
 
-def _reading(source: Source, line: int, row: Json, test: _Test) -> MeasuredRow:
+def reading(source: Source, line: int, row: Json, test: Test) -> MeasuredRow:
     stored, notes = _formats(row)
-    cards = _cards(source, row, line)
+    devices = cards(source, row, line)
     if test.scatter and test.scatter > SCATTER * test.rate:
         notes = (*notes, f"its runs scatter by {test.scatter / test.rate:.0%}")
-    options: Options = {"batch": 1, "said-model": _model(row), **stored, **_server(source, row, cards)}
-    probe: Json = {"cpu": True} if _backend(row) in ("cpu", "blas") else {"device": cards[:1]}
+    options: Options = {"batch": 1, "said-model": _model(row), **stored, **_server(source, row, devices)}
+    probe: Json = {"cpu": True} if _backend(row) in ("cpu", "blas") else {"device": devices[:1]}
     quantity, value = ("prefill", test.tokens / test.rate) if test.kind == "pp" else ("itl", 1.0 / test.rate)
     if test.kind == "pp":
         whole = (test.depth or 0.0) + test.tokens
@@ -110,7 +115,7 @@ def _backend(row: Json) -> str:
     return next((name for name in named if name not in ("rpc", "blas")), named[0])
 
 
-def _cards(source: Source, row: Json, line: int) -> list[str]:
+def cards(source: Source, row: Json, line: int) -> list[str]:
     """Names of the devices, from the row or from what the backend printed when it last started."""
     stated = str(row.get("gpu_info") or "")
     listed = [] if stated else [(i, m[1]) for i, text in enumerate(source.lines[:line]) if (m := _CARD.match(text))]
@@ -119,17 +124,17 @@ def _cards(source: Source, row: Json, line: int) -> list[str]:
     return names if len(set(names)) == 1 else []  # which of several kinds ran is not said
 
 
-def _server(source: Source, row: Json, cards: list[str]) -> Options:
+def _server(source: Source, row: Json, names: list[str]) -> Options:
     """The engine with its build, the devices that shared the layers, and what stayed on the host."""
     backend = _backend(row)
-    builds = re.findall(r"^build: \w+ \((\d+)\)", source.plain, re.MULTILINE)
-    stated = positive(row.get("build_number")) or next(map(float, builds), None)
+    build = re.search(r"^build: \w+ \((\d+)\)", source.plain, re.MULTILINE)
+    stated = positive(row.get("build_number") or (build and build[1]))
     engine = {"rocm": "llamacpp-rocm", "hip": "llamacpp-rocm", "vulkan": "llamacpp-vulkan"}.get(backend, "llamacpp")
     if stated and backend == "metal" and stated >= _METAL_2025:
         engine = "llamacpp-2025"
     elif stated and backend == "cuda" and stated < _CUDA_2024:
         engine = "llamacpp-2024"
-    devices = 0 if "rpc" in str(row.get("backends") or row.get("backend")).lower() else len(cards)
+    devices = 0 if "rpc" in str(row.get("backends") or row.get("backend")).lower() else len(names)
     hosted = positive(row.get("n_cpu_moe"))
     layers = next((value for name in ("n_gpu_layers", "ngl") if (value := number(row.get(name))) is not None), None)
     caches = {str(row[name]) for name in ("type_k", "type_v") if row.get(name)} - {"f16"}
@@ -157,14 +162,17 @@ def _markdown(source: Source) -> list[MeasuredRow]:
             placed = match[1] if match else ""
         if "test" in cells and "t/s" not in cells:
             compared = compared or line
-        if "t/s" in cells and ("test" in cells or {"n_prompt", "n_gen"} <= set(cells)):  # the latter until 2023-08
-            header = cells
-        elif header and cells and not set(text) <= set("|-: "):
+        if ("t/s" in cells and ("test" in cells or {"n_prompt", "n_gen"} <= set(cells))) or set(cells) >= _BATCHED:
+            header = cells  # n_prompt and n_gen until 2023-08
+        elif header and not set(text) <= set("|-: ") and 0 < len(cells) <= len(header):  # more: a backend's own table
             if len(cells) != len(header):
                 why = f"{source.at(line)}: {len(cells)} cells under {len(header)} columns; was the file cut short?"
                 raise DataError(why)
             row = dict(zip(header, cells, strict=True)) | ({"backend": "CPU"} if host else {})
             row.setdefault("ot", placed)
+            if "T_TG s" in row:
+                found += _batched(source, line, row)
+                continue
             if "est_ppt (ms)" in row:
                 found += _benchy(source, line, row, found)
                 continue
@@ -173,8 +181,8 @@ def _markdown(source: Source) -> list[MeasuredRow]:
             rate, scatter = map(positive, row["t/s"].partition("±")[::2])
             if match and rate and float(match[2]):
                 kind = f"{match[1]}{match[3] or ''}"
-                test = _Test(kind, float(match[2]), positive(match[4]), rate, scatter)
-                found.append(_reading(source, line, row, test))
+                test = Test(kind, float(match[2]), positive(match[4]), rate, scatter)
+                found.append(reading(source, line, row, test))
         elif not text.strip() or text.lstrip().startswith(("#", "```")):
             header = None  # which a library's warning between rows does not end
     if compared and not found:
@@ -200,3 +208,14 @@ def _benchy(source: Source, line: int, row: Json, before: list[MeasuredRow]) -> 
         options |= {"prompt": depth + tokens} | ({"prefix-hit": depth / (depth + tokens)} if cached else {})
     notes = (f"its runs scatter by {scatter / rate:.0%}",) if scatter and scatter > SCATTER * rate else ()
     return [MeasuredRow(source.at(line), "llama-benchy", quantity, value, options=options, notes=notes)]
+
+
+def _batched(source: Source, line: int, row: Json) -> Iterator[MeasuredRow]:
+    """A row of llama-batched-bench: B prompts of PP tokens at once, then TG tokens of each."""
+    batch, prompt, answer, first, rest = (positive(row[name]) for name in ("B", "PP", "TG", "T_PP s", "T_TG s"))
+    if batch and prompt and first:
+        several = "prompts of several requests at once" if batch > 1 else ""
+        yield replace(reading(source, line, row, Test("pp", prompt, None, prompt / first, None)), unread=several)
+    if batch and prompt and answer and rest:
+        made = reading(source, line, row, Test("tg", answer, prompt, answer / rest, None))
+        yield replace(made, options=made.options | {"batch": int(batch)})

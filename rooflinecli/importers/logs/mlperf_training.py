@@ -10,15 +10,13 @@ from rooflinecli.core.errors import DataError
 from rooflinecli.core.record import Json
 from rooflinecli.importers.logs import step_logs
 from rooflinecli.importers.source import MeasuredRow, Options, Source, positive
+from rooflinecli.specs.snapshots import packaged
 
 TOOL = "MLPerf training :::MLLOG"
 _TIMING = re.compile(r"train_step_timing in s[\"']?[:=]\s*([\d.]+)(?=[\s,|}\]]|$)")
-_MODELS = {
-    "gpt3": "gpt3-175b", "llama2_70b_lora": "llama-2-70b", "llama31_405b": "llama-3.1-405b", "llama31_8b": "llama-3.1-8b",
-}  # fmt: skip
+_TABLE = packaged(__file__)
 # whose configuration most submissions print
 _NEMO = next(reader for reader in step_logs.READERS if reader.TOOL == "NeMo")
-_NO_TEXT = ("resnet", "ssd", "maskrcnn", "retinanet", "unet3d", "rnnt", "dlrm", "dlrm_dcnv2", "minigo", "stable_diffusion", "flux1", "gnn", "rgat")  # fmt: skip
 
 
 def claims(source: Source) -> bool:
@@ -33,16 +31,16 @@ def read(source: Source) -> list[MeasuredRow]:
     benchmark = str(said.get("submission_benchmark", ""))
     named = {"batch": "global_batch_size", "seq": "max_sequence_length"}
     options: Options = _NEMO.sizes(source) | {o: v for o, name in named.items() if (v := positive(said.get(name)))}
-    options |= {"model": _MODELS.get(benchmark), "recipe": "lora" if benchmark.endswith("_lora") else None}
+    options |= {"model": _TABLE["models"].get(benchmark), "recipe": "lora" if benchmark.endswith("_lora") else None}
     timed = [(i, v) for i, text in enumerate(source.lines, 1) if (m := _TIMING.search(text)) and (v := positive(m[1]))]
     rate = "tokens/s" if benchmark == "gpt3" else "samples/s"
-    if benchmark in _NO_TEXT:
+    if benchmark in _TABLE["no_text"]:
         raise DataError(f"{source.at(1)}: MLPerf's {benchmark} is no language model; give a log of one")
     stated = [steps for name in ("train_step_time", "train_step_timing") if (steps := _stats(events, name))]
     for steps, unit in (*((steps, "s") for steps in stated), (timed, "s"), (_stats(events, "throughput"), rate)):
         if steps:
             return step_logs.settled(source, TOOL, steps, unit, options)
-    if {event["key"] for _, event in events} <= {"power_reading"}:
+    if all("power" in event["key"] or event["key"] == "conversion_eff" for _, event in events):
         return []  # which importers/logs/power reads
     whole = "a whole run" if "run_stop" in said else "a run without its end"
     why = f"{benchmark or TOOL}: {whole}, which states neither the time of a step nor a throughput; its samples over its time include evaluation"

@@ -11,19 +11,11 @@ from statistics import fmean
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.source import MeasuredRow, Source, number, positive
+from rooflinecli.specs.snapshots import packaged
 
 TOOL = "nvidia-smi / DCGM / Zeus / MLPerf power"
 BUSY = 0.5  # of the largest power above idle: samples from there on are of a device at work
-_HEADERS = {  # tool -> its header, the column of power and those that name a device
-    "nvidia-smi": (re.compile(r".*\bpower\.draw"), re.compile(r"power\.draw"), ("index", "uuid", "pci.bus_id")),
-    "nvidia-smi dmon": (re.compile(r"#\s*gpu\b.*\bpwr\b"), re.compile(r"pwr$"), ("gpu",)),
-    "DCGM": (re.compile(r"#\s*Entity\b.*\bPOW"), re.compile(r"POW"), ("Entity",)),
-}
-_LINES = {  # tool -> a sample by itself: the device, if it is named, and W
-    "DCGM exporter": re.compile(r'DCGM_FI_DEV_POWER_USAGE\{.*?gpu="(?P<device>\w+)".*?\} (?P<watts>[\d.]+)'),
-    "MLPerf power": re.compile(r'(?:Time,[^,]+,Watts,|.*:::MLLOG .*"power_reading", "value": )(?P<watts>[\d.]+),'),
-}
-_MARKS = ("power.draw", "pwr", "POW", ",Watts,", "power_reading", "gpu_energy")
+_TABLE = packaged(__file__)
 _ZEUS = re.compile(r"\btime=([\d.]+),\s*gpu_energy=\{([^}]*)\}")
 
 
@@ -56,12 +48,12 @@ def read(source: Source) -> list[MeasuredRow]:
 
 def measured(source: Source) -> PowerLog | None:
     """The power of a log, None for one of something else or without a sample."""
-    if not any(mark in source.plain for mark in _MARKS):
+    if not any(mark in source.plain for mark in _TABLE["marks"]):
         return None
     tool, first, header, samples = "", 0, list[str](), list[tuple[str, float]]()
     for line, text in enumerate(source.lines, start=1):
-        named = next((name for name, (pattern, *_) in _HEADERS.items() if pattern.match(text)), None)
-        alone = next(((name, m) for name, p in _LINES.items() if (m := p.match(text))), None)
+        named = next((name for name, (head, *_) in _TABLE["headers"].items() if re.match(head, text)), None)
+        alone = next(((name, m) for name, p in _TABLE["lines"].items() if (m := re.match(p, text))), None)
         if named:
             tool, first = named, first or line
             header = _cells(text.replace("#", " "), tool)
@@ -74,9 +66,9 @@ def measured(source: Source) -> PowerLog | None:
             joules = re.findall(r"(\w+):\s*([\d.]+)", match[2])
             samples += [(device, (number(each) or 0.0) / seconds) for device, each in joules]
         elif header and len(cells := _cells(text, tool)) == len(header):
-            _, power, devices = _HEADERS[tool]
+            _, power, devices = _TABLE["headers"][tool]
             row = dict(zip(header, cells, strict=True))
-            watts = next((value for name, value in row.items() if power.match(name)), "")
+            watts = next((value for name, value in row.items() if re.match(power, name)), "")
             samples.append((next((row[d] for d in devices if d in row), ""), positive(watts.removesuffix(" W")) or 0.0))
     values = sorted(watts for _, watts in samples if watts > 0)
     if not values:

@@ -22,7 +22,7 @@ DRAWN = 0.9  # InferenceX's client draws lengths uniformly in [0.8, 1] of the no
 _INFERENCEX_DTYPES = {"fp4": "nvfp4", "fp8": "fp8", "bf16": "bf16", "int4": "int4"}
 _TITLE = re.compile(r"=+ Serving Benchmark Result =+")
 _FIRST = re.compile(r"^\W*Successful requests:\s+\d+\s*$")
-_FIELD = re.compile(r"^\W*([A-Z][^:|]*?):\s+([-\w.,]+)\s*(?:[←·#].*)?$")
+_FIELD = re.compile(r"^\W*([A-Z][^:|(]*?)(?: \([^:|]*\))?:\s+([-\w.,]+)(?: m?s| \w+/s)?\s*(?:[←·#].*)?$")
 _LOAD = re.compile(r"^\W*(Backend|Max\w* req\w+ concurrency|Traffic request rate):\s+([-\w.,]+)\s*$")
 _FLAG = re.compile(
     r"--?(model|m|max-concurrency|concurrency|request-rate|backend|dataset-name|dataset-path|(?:random-)?input-len|"
@@ -38,7 +38,6 @@ _TRT_REPORT = re.compile(r"^= (ENGINE DETAILS|PYTORCH BACKEND|_AUTODEPLOY)")
 _TRT_FIELD = re.compile(r"^([A-Z][^:]*?):\s+(\S.*?)\s*$")
 _TRT_DTYPES = {"FP8": "fp8", "NVFP4": "nvfp4", "W4A16_AWQ": "int4", "W8A16": "int8"}
 _MLPERF_FIELD = re.compile(r"^\s*([A-Za-z0-9.][^:]*?)\s*:\s*(\S.*?)\s*$")
-_JETSTREAM = re.compile(r"^([A-Z][\w ]+): ([\d.]+)(?: (?:s|ms|\w+/s))?\s*$")
 _SESSION = re.compile(r"\[BENCHMARK\] ((?:\S+ \S+ )*?batch_size \d+ input_length .*)")
 _LATENCY = re.compile(r"^Avg latency: ([\d.]+) seconds")
 _THROUGHPUT = re.compile(
@@ -222,18 +221,6 @@ def _arguments(before: list[str]) -> Json:
     return {}
 
 
-def _jetstream(source: Source) -> Records:
-    """Runs of lines with a name and a figure each."""
-    found, start = Json(), 0
-    for line, text in enumerate([*source.lines, "Successful requests: 0"], start=1):
-        if match := _JETSTREAM.match(text):
-            if match[1] == "Successful requests":
-                if "Output token throughput" in found:
-                    yield start, {**found, "asked": _arguments(source.lines[: start - 1])}
-                found, start = {}, line
-            found.setdefault(match[1], match[2])
-
-
 def _trtllm_reports(source: Source) -> Records:
     """Reports, with lengths and load that follow where one is only its overview."""
     starts = [i for i, text in enumerate(source.lines) if _TRT_REPORT.match(text)] or [0]
@@ -289,9 +276,9 @@ RECORDS: dict[str, Callable[[Source], Records]] = {
         [(i, row["Metric"], row.get("avg", row.get("Avg"))) for i, row in csv_rows(source, "Metric,")]
     ),
     "console_metrics": _console_metrics,
+    "manager_csv": lambda source: ((i, {**row, "engine": "trtllm"}) for i, row in csv_rows(source, "num_samples,")),
     "guidellm_benchmarks": _guidellm_benchmarks,
     "blocks": _blocks,
-    "jetstream": _jetstream,
     "trtllm_reports": _trtllm_reports,
     "mlperf_summary": _mlperf_summary,
 }
@@ -409,22 +396,28 @@ ADJUST: dict[str, Callable[[Source, int, Json, ServingRun], ServingRun | None]] 
 }
 
 
-def _vllm_batches(source: Source, tool: str) -> list[MeasuredRow]:
+def _batches(source: Source, tool: str) -> list[MeasuredRow]:
     """`vllm bench latency` and `throughput`, what they print or their --output-json: seconds of whole batches; tokens per second of a burst,
-    of answers, or of prompts and answers together, the usual factor of two between tools."""
+    of answers, or of prompts and answers together, the usual factor of two between tools. And what gptSessionBenchmark and benchmark.py of
+    TensorRT-LLM print of a batch."""
     found = []
     for line, run in _batch_records(source):
         asked = run.get("asked", {})
-        sizes = {"prompt": ("input_len", "random_input_len"), "output": ("output_len", "random_output_len")}
+        sizes = {
+            "prompt": ("input_len", "random_input_len", "input_length"), "output": ("output_len", "random_output_len", "output_length"),
+            "n": ("world_size",),
+        }  # fmt: skip
         options: Options = {
-            "engine": "vllm",
+            "engine": run.get("engine", "vllm"),
             **({"model": asked["model"]} if "model" in asked else {}),
             **{o: int(v) for o, names in sizes.items() for n in names if (v := positive(asked.get(n)))},
         }
         if "avg_latency" in run or "latencies" in run:
             value, batch = need(source, line, run, "avg_latency"), positive(asked.get("batch_size"))
             options |= {"batch": int(batch)} if batch else {}
-            found.append(MeasuredRow(source.at(line), tool, "static", value, "s/batch", options))
+            found.append(
+                MeasuredRow(source.at(line), tool, "static", value, "s/batch", options, notes=run.get("notes", ()))
+            )
         elif "tokens_per_second" in run:
             rate = need(source, line, run, "tokens_per_second")
             requests = positive(run.get("num_requests", asked.get("num_prompts")))
@@ -446,7 +439,15 @@ def _batch_records(source: Source) -> Iterator[tuple[int, Json]]:
         return
     for line, text in enumerate(source.lines, start=1):
         asked = {"asked": _arguments(source.lines[: line - 1])}
-        if match := _LATENCY.match(text.strip()):
+        if match := _SESSION.search(text):  # names and values by turns
+            words = match[1].split()
+            said = dict(zip(words[::2], words[1::2], strict=False))
+            mode = said.get("quantization", "QuantMode.0").removeprefix("QuantMode.")
+            notes = (f"weights of its quantization mode {mode}: --weight-dtype",) if mode != "0" else ()
+            if positive(said.get("output_length")):  # else an encoder
+                value = need(source, line, said, "latency(ms)") / 1000
+                yield line, {"avg_latency": value, "asked": said, "engine": "trtllm", "notes": notes}
+        elif match := _LATENCY.match(text.strip()):
             yield line, {"avg_latency": match[1], **asked}
         elif match := _THROUGHPUT.match(text.strip()):
             served, both, answers = (positive(figure) for figure in match.groups())
@@ -457,25 +458,6 @@ def _batch_records(source: Source) -> Iterator[tuple[int, Json]]:
                 yield line, {"tokens_per_second": both, "tokens_per_request": both / served, **asked}
 
 
-def _session_benchmark(source: Source, tool: str) -> list[MeasuredRow]:
-    """What gptSessionBenchmark and benchmark.py of TensorRT-LLM print of a batch: names and values by turns."""
-    found = []
-    for line, text in enumerate(source.lines, start=1):
-        if not (match := _SESSION.search(text)):
-            continue
-        words = match[1].split()
-        said = dict(zip(words[::2], words[1::2], strict=False))
-        sizes = {"batch": "batch_size", "prompt": "input_length", "output": "output_length", "n": "world_size"}
-        options: Options = {o: int(v) for o, name in sizes.items() if (v := positive(said.get(name)))}
-        if "output" not in options:
-            continue  # an encoder
-        mode = said.get("quantization", "QuantMode.0").removeprefix("QuantMode.")
-        notes = (f"weights of its quantization mode {mode}: --weight-dtype",) if mode != "0" else ()
-        value = need(source, line, said, "latency(ms)") / 1000
-        found.append(MeasuredRow(source.at(line), tool, "static", value, "s/batch", {"engine": "trtllm", **options}, notes=notes))  # fmt: skip
-    return found
-
-
 _ROWS: dict[str, Json] = table(Path(__file__).with_name("serving.yaml"))
 READERS = (
     *(ServingFormat(tool, {**_ROWS.get(row.get("like", ""), {}), **row}) for tool, row in _ROWS.items()),
@@ -484,7 +466,7 @@ READERS = (
         re.compile(
             r'(?s)"avg_latency":\s*[\d.e-]+,\s*"latencies"|"elapsed_time".{0,400}?"tokens_per_second"|(?m:^ *Avg latency: [\d.]+ seconds|^ *Throughput: [\d.]+ requests/s, [\d.]+)'
         ),
-        _vllm_batches,
+        _batches,
     ),
-    LogReader("TensorRT-LLM benchmark", _SESSION, _session_benchmark),
+    LogReader("TensorRT-LLM benchmark", _SESSION, _batches),
 )

@@ -16,6 +16,7 @@ from rooflinecli.importers.profiles.chrome_trace import read_chrome
 from rooflinecli.importers.profiles.hlo_shapes import gemm_shapes
 from rooflinecli.importers.profiles.kernel import KINDS, Kernel, classify
 from rooflinecli.importers.source import read_text
+from rooflinecli.specs.snapshots import packaged
 
 _SQLITE = b"SQLite format 3\0"
 _KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -85,25 +86,7 @@ def _launch(start: int, end: int, device: int, stream: int, name: str) -> Kernel
     return Kernel(name, (end - start) * 1e-9, start_s=start * 1e-9, device=f"GPU {device}", lane=f"stream {stream}")
 
 
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "seconds": 1.0}
-_SIZES = {"b": 1.0, "bytes": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9}
-_NAMES = ("name", "kernel", "kernel name", "kernel_name", "kernelname", "op", "operation")
-_STAMPS = ("start_timestamp", "end_timestamp")  # of rocprofv3, in ns
-# column -> names it goes by; times are found by their unit
-_COLUMNS = {
-    "calls": ("instances", "calls", "count", "num calls"),
-    "kind": ("kind", "class", "category"),
-    "bound": ("bound",),
-    "flops": ("flops", "flop"),
-    "bytes": ("bytes", "bytes_moved"),
-    "m": ("m",),
-    "k": ("k",),
-    "n": ("n",),
-    "shards": ("shards", "tp"),
-    "dtype": ("dtype",),
-    "device": ("device", "gpu", "gpu-id", "agent_id"),
-    "lane": ("stream", "strm", "lane", "stream_id", "queue_id", "queue-id"),
-}
+_TABLE = packaged(__file__, "columns")
 
 
 def read_csv(path: Path, text: str) -> list[Kernel]:
@@ -120,22 +103,25 @@ def _columns(header: list[str]) -> dict[str, tuple[int, float]] | None:
     """Column -> index and factor to SI, or None when this line is not a header."""
     plain = [re.sub(r"(?<=[a-z])Ns$", "_ns", cell.strip()).lower() for cell in header]
     found = {
-        name: (plain.index(alias), 1.0) for name, aliases in _COLUMNS.items() for alias in aliases if alias in plain
+        name: (plain.index(alias), 1.0)
+        for name, aliases in _TABLE["columns"].items()
+        for alias in aliases
+        if alias in plain
     }
-    names = [plain.index(alias) for alias in _NAMES if alias in plain]
-    times = {i: unit for i, cell in enumerate(plain) if (unit := _unit(cell, _UNITS)) is not None}
+    names = [plain.index(alias) for alias in _TABLE["names"] if alias in plain]
+    times = {i: unit for i, cell in enumerate(plain) if (unit := _unit(cell, _TABLE["times"])) is not None}
     total = _first(plain, times, r"^total") or _first(plain, times, r"^(duration|dur|time|kernel time|(ms|us|ns|s)$)")
-    stamps = {} if total else {name: (plain.index(name), 1e-9) for name in _STAMPS if name in plain}
-    if not names or (total is None and len(stamps) < len(_STAMPS)):
+    stamps = [] if total else [(plain.index(name), 1e-9) for name in _TABLE["stamps"] if name in plain]
+    if not names or (total is None and len(stamps) < 2):
         return None
     if stamps:
         found.pop("kind", None)  # of rocprof's record
     found |= {"name": (names[0], 1.0)}
-    found |= {"time": total} if total else {"start": stamps[_STAMPS[0]], "end": stamps[_STAMPS[1]]}
+    found |= {"time": total} if total else dict(zip(("start", "end"), stamps, strict=True))
     if start := _first(plain, times, r"^(start|begin)"):
         found["start"] = start
     for i, cell in enumerate(plain):
-        if cell.startswith("bytes (") and (size := _unit(cell, _SIZES)) is not None:
+        if cell.startswith("bytes (") and (size := _unit(cell, _TABLE["sizes"])) is not None:
             found["bytes"] = (i, size)
     return found
 

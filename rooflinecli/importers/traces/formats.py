@@ -204,19 +204,15 @@ def read_rows(objects: Iterator[tuple[str, Any]], make: Callable[[str, Any], Row
 
 
 _ASKS = ("human", "user", "system")
-_PROMPT = ("prompt_tokens_count", "prompt_tokens", "prompt_len", "input_tokens", "input_length")
-_OUTPUT = (
-    "output_tokens_count", "output_tokens", "output_len", "output_length", "expected_output_len", "max_tokens", "max_completion_tokens",
-)  # fmt: skip
-_TEXT = ("prompt", "text", "text_input", "question")
-_ELSEWHERE = {"conversations", "conversation", "metrics", "benchmarks", "hash_ids", "chat_id", "ttfts"}
+_NAMES = snapshots.packaged(__file__, "names")
+_PROMPT, _OUTPUT, _TEXT, _ELSEWHERE = (_NAMES[name] for name in ("prompt", "output", "text", "elsewhere"))
 
 
 def is_benchmark_input(head: str) -> bool:
     """Whether the keys are those of this format."""
     names = keys(head)
     line = names & {*_TEXT, *_PROMPT, "texts", "turns", "messages", "body"} and not head.lstrip().startswith("[")
-    rows = line and not names & _ELSEWHERE and not {"input_length", "output_length"} <= names
+    rows = line and not names & {*_ELSEWHERE} and not {"input_length", "output_length"} <= names
     return bool(_is_document(head) or rows)
 
 
@@ -326,15 +322,6 @@ def _spoken(turn: Json) -> Any:
     return turn.get("value", turn.get("content"))
 
 
-_ALSO = {
-    "time": ("time", "timestamp", "arrival", "arrival_s", "arrived_at", "arrival_time"),
-    "prompt": ("prompt", "prompt_tokens", "input_tokens", "prompt tokens", "input_length", "num_prefill_tokens"),
-    "output": ("output", "output_tokens", "output tokens", "output_length", "num_decode_tokens"),
-    "class": ("class", "tenant"),
-    "session": ("session", "session_id"),
-}
-
-
 class TraceFormat(NamedTuple):
     """Whether a file's beginning is of a format, and its rows."""
 
@@ -442,7 +429,7 @@ def _simple_csv(where: str, cells: dict[str, str]) -> Row:
     their whole prompt) at its head. think: seconds after the turn before in the session ended, instead of a time. What --requests-out
     writes is read back.
     """
-    given = {name: next((cells[a].strip() for a in also if a in cells), "") for name, also in _ALSO.items()}
+    given = {name: next((cells[a].strip() for a in also if a in cells), "") for name, also in _NAMES["csv"].items()}
     prompt, time = tokens(where, "prompt", given["prompt"]), given["time"]
     think, prefix = cells.get("think", "").strip(), cells.get("prefix", "").strip()
     shared = tokens(where, "prefix_tokens", cells["prefix_tokens"], 0) if cells.get("prefix_tokens") else prompt
@@ -460,7 +447,7 @@ _CODE = {
     "benchmark_inputs": TraceFormat(is_benchmark_input, benchmark_input_rows),
     "sharegpt": TraceFormat(is_sharegpt, sharegpt_rows),
     "simple_csv": TraceFormat(
-        lambda head: all(heading(head) & set(_ALSO[name]) for name in ("prompt", "output")),
+        lambda head: all(heading(head) & {*_NAMES["csv"][name]} for name in ("prompt", "output")),
         lambda path: read_rows(table(path), _simple_csv),
     ),
 }
