@@ -25,7 +25,6 @@ from rooflinecli.simulate.step_times import StepTimeTable
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.registry import load
 from rooflinecli.specs.scheduler import Scheduler
-from rooflinecli.validate import benchmark_harness as harness
 from rooflinecli.validate import inference
 from rooflinecli.validate.inference import Run
 from rooflinecli.validate.stats import Row, Table, errors, notes
@@ -38,7 +37,7 @@ UNLIMITED = 1 << 50  # tokens: a layout whose weights do not fit has a wrong lab
 
 def lengths(run: Run) -> tuple[float, float]:
     """Shares of the nominal lengths between which they were drawn."""
-    return SPREAD if harness.is_inferencex(run) else VARIED if run.engine == "vllm" else (1.0, 1.0)
+    return SPREAD if inference.is_inferencex(run) else VARIED if run.engine == "vllm" else (1.0, 1.0)
 
 
 def options(run: Run) -> tuple[tuple[str, str], ...]:
@@ -50,9 +49,9 @@ def options(run: Run) -> tuple[tuple[str, str], ...]:
     }
     if (
         run.engine == "sglang"
-        and not harness.is_inferencex(run)
+        and not inference.is_inferencex(run)
         and run.group == "Qwen3-32B"
-        and not harness.row(run)["precision"]
+        and not inference.source_row(run)["precision"]
     ):
         own["dtype"] = "bf16"
     if _narrow_cache(run):
@@ -64,19 +63,19 @@ def _narrow_cache(run: Run) -> bool:
     """Whether a script sets an fp8 cache, or the checkpoint asks for one (NVIDIA's NVFP4 files of Kimi: model card of decart-ai/Kimi-K2.7-Code-NVFP4)."""
     kind, blackwell = run.group.partition("-")[0], str(run.options["hw"])[:2] in ("b2", "b3", "gb")
     if run.engine == "vllm" and kind == "Kimi":
-        return harness.row(run)["precision"] == "fp4"
+        return inference.source_row(run)["precision"] == "fp4"
     if run.engine == "vllm":
-        return harness.is_inferencex(run) and (
+        return inference.is_inferencex(run) and (
             kind == "Llama"
-            or harness.rule_inputs(run)["tuned"]
-            or (blackwell and kind == "gpt" and harness.measured_on(run) >= GPT_NARROW)
+            or inference.rule_inputs(run)["tuned"]
+            or (blackwell and kind == "gpt" and inference.measured_on(run) >= GPT_NARROW)
         )
-    return harness.is_inferencex(run) and run.engine == "sglang" and blackwell and kind == "DeepSeek"
+    return inference.is_inferencex(run) and run.engine == "sglang" and blackwell and kind == "DeepSeek"
 
 
 def configured(run: Run, own: Scheduler) -> Scheduler:
     """The scheduler with the flags of the run's script, as far as it is known."""
-    return own.with_changes(**harness.server_settings(run))
+    return own.with_changes(**inference.server_settings(run))
 
 
 @dataclass
@@ -101,7 +100,7 @@ class Simulated:
 def simulate(run: Run, **changes: object) -> Simulated:
     """One collected run under its harness; `changes` replace entries of the scheduler."""
     ctx, prices = _prices(options(run), run.layout)
-    row = harness.row(run)
+    row = inference.source_row(run)
     prompt, output = float(row["isl"]), float(row["osl"])
     concurrency = int(run.options["concurrency"])
     spread = lengths(run)
@@ -139,7 +138,7 @@ def simulate(run: Run, **changes: object) -> Simulated:
 
 def _possible(run: Run, ctx: EstimateContext, whole: float) -> bool:
     """Whether the sequences decoding at once, by the run's own times, fit into memory and decode above their floor."""
-    first, per, output = run.measured["ttft"], run.measured["itl"], float(harness.row(run)["osl"])
+    first, per, output = run.measured["ttft"], run.measured["itl"], float(inference.source_row(run)["osl"])
     decoding = per * (output - 1) / (first + per * (output - 1)) * run.options["concurrency"]
     context = whole - output / 2
     cache = memory.kv_cache(ctx.ledger, run.layout, ctx.formats, decoding, context, PLAIN)
@@ -173,7 +172,7 @@ ENGINES = {"vLLM": "vllm", "SGLang": "sglang", "TensorRT-LLM": "trtllm"}
 def _groups(one: Simulated) -> dict[str, bool]:
     """All lines of a table, and whether the run counts in each."""
     run, kind = one.run, inference.kind(one.run)
-    public = harness.is_inferencex(run)
+    public = inference.is_inferencex(run)
     return {
         "all": True,
         "all, held out": not one.seen,

@@ -11,20 +11,18 @@ from rooflinecli.core import num
 from rooflinecli.core.errors import RooflineWarning, UsageError, unknown
 from rooflinecli.core.num import Number
 from rooflinecli.formulas.training import batch_sequences
-from rooflinecli.quantization.formats import FORMATS, experts_alone
+from rooflinecli.quantization.formats import FORMATS, SPELLINGS, experts_alone
 from rooflinecli.specs import prices
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.model import ModelSpec, load_model
 from rooflinecli.specs.name_lookup import split_count
-from rooflinecli.specs.options import KINDS, OPTIONS, Option, find
-from rooflinecli.specs.parse_values import LARGEST, MOST_THINGS, below, in_tokens, number
+from rooflinecli.specs.options import OPTIONS, Option, find
+from rooflinecli.specs.parse_values import broken_bound, in_tokens, number
 from rooflinecli.specs.request import MOST, OUTPUT, PHASES, SEQ, Request, kinds_of_work
 
 MOST_PIXELS = 65536  # a side of an image
 MANY_SEQUENCES = 1e6  # a batch of as many is mostly meant in tokens
 SERVING = ("prefill", "decode")
-# as PyTorch and vLLM say
-_FORMATS = {"half": "fp16", "float16": "fp16", "bfloat16": "bf16", "float": "fp32", "float32": "fp32"}
 _YES, _NO = ("true", "yes", "on"), ("false", "no", "off")
 
 
@@ -133,30 +131,14 @@ def parse_number(option: Option, written: object, flag: str) -> float:
 
 def check_bounds(option: Option, number: float, flag: str) -> None:
     """Raises UsageError for a number outside the option's bounds."""
-    violation = _broken_bound(option, number)
-    if violation:
+    if violation := broken_bound(option, number):
         raise UsageError(f"{flag} {number:g}: {violation}", option.name)
-
-
-def _broken_bound(option: Option, number: float) -> str:
-    kind = KINDS[option.kind]
-    least = kind.least if option.least is None else option.least
-    if option.kind == "stage":
-        return "" if f"{number:g}" in option.choices else f"expected {', '.join(option.choices)}"
-    if kind.most is not None and not (kind.above or 0.0) < number <= kind.most:
-        return "expected a share above 0 and up to 1"
-    if kind.above is not None and number <= kind.above:
-        return "must be above zero"
-    if least is not None and number < least:
-        return below(least, kind.unit)
-    largest = option.most or (MOST_THINGS if kind.whole else LARGEST)
-    return f"exceeds the supported maximum of {largest:g}" if largest < number < MOST else ""
 
 
 def parse_choice(option: Option, written: object, flag: str = "") -> str:
     """A named choice as written; raises UsageError for one that does not exist."""
     text = str(written) if option.kind == "text" else str(written).lower()
-    text = _FORMATS.get(text, text) if option.kind == "dtype" else text
+    text = SPELLINGS.get(text, text) if option.kind == "dtype" else text
     if option.kind == "choice" and text not in option.choices:
         raise UsageError(f"{flag or option.flag} {written}: expected {' or '.join(option.choices)}", option.name)
     if option.kind == "dtype" and text not in FORMATS:

@@ -163,6 +163,8 @@ def decode(ctx: EstimateContext, layout: Layout) -> DecodeAnswer:
     error, rate_error = _decode_errors(ctx, layout, step, busy)
     rate = throughput(ctx, layout, busy, step.seconds)
     devices = layout.tp * layout.cp * layout.pp
+    # a batch of which the decode step alone is asked for has one, even where the prefill writes all of a request
+    served = busy.kind != "static" or "prefill" in ctx.request.phases
     return DecodeAnswer(
         **_common(ctx, layout, "decode", step, error), flops=flops * layout.dp, batch=busy.batch, max_batch=busy.max_batch,
         load_kind=busy.kind, tokens_per_s=rate, tokens_per_s_interval=rate_interval(rate, rate_error, step.seconds, _floor(step)),
@@ -170,14 +172,8 @@ def decode(ctx: EstimateContext, layout: Layout) -> DecodeAnswer:
         mbu=training.memory_bandwidth_utilization(step.costs.bytes, step.seconds, ctx.chip.bandwidth),
         mfu=training.model_flops_utilization(flops, step.seconds, devices, ctx.chip.peak(ctx.formats.compute)),
         speculation=speculation.answer(ctx, layout, serving_load.sequences_per_stage(layout, busy.batch)),
-        single_token=_is_single_token(ctx, busy),
+        single_token=served and num.plain(ctx.output) and bool(num.value(ctx.output) <= 1),
     )  # fmt: skip
-
-
-def _is_single_token(ctx: EstimateContext, busy: ReplicaLoad) -> bool:
-    """Whether the prefill writes all of a request; a batch of which the decode step alone is asked for has one all the same."""
-    asked = busy.kind != "static" or "prefill" in ctx.request.phases
-    return asked and num.plain(ctx.output) and bool(num.value(ctx.output) <= 1)
 
 
 def decode_pass(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> PricedPass:

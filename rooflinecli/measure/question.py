@@ -171,9 +171,3 @@ class AheadOfTime(Question["AotAnswer"]):
 
         chip, shapes = load_hardware(self.hw), arguments([*self.args, *self.more])
         return analyse(load(self.target), shapes, chip, self.target, self.trips)
-
-    def check(self) -> None:
-        if self.more and len(self.args) > 1:
-            raise UsageError(
-                "give shapes after one --args, or repeat --args for each; not both, since their order would be lost"
-            )

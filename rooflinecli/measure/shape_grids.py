@@ -9,29 +9,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 
 from rooflinecli.core.record import Json
 from rooflinecli.measure import cases, torch_baseline
 from rooflinecli.measure.cases import WARM, WIDE, KernelCase, defaults
+from rooflinecli.specs.snapshots import packaged
 
 TRAINED = ("fp32", "bf16", "fp16")  # formats of gradients, attention and experts
 LONGEST_TRAINED = 16384
 Grid = Json  # lists of sizes by name
 
 
-@cache
-def _file() -> dict[str, Json]:
-    import yaml
-
-    data: dict[str, Json] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-    return data
+def _grids(platform: str) -> Json:
+    grids: Json = packaged(__file__)["cpu" if platform == "cpu" else "gpu"]
+    return grids
 
 
 def _grid(platform: str, quick: bool) -> Grid:
-    grid: Grid = _file()["cpu" if platform == "cpu" else "gpu"]["quick" if quick else "full"]
+    grid: Grid = _grids(platform)["quick" if quick else "full"]
     return grid
 
 
@@ -88,7 +85,7 @@ GRIDS: dict[str, Callable[[str, bool, str], Iterator[KernelCase]]] = {
 def baseline(platform: str, dtype: str) -> Iterator[KernelCase]:
     """The two roofs, which every profile needs whichever suite was selected."""
     yield from _bandwidth(platform, True, dtype if dtype in WIDE else defaults(platform, True)[0])
-    for n in _file()["cpu" if platform == "cpu" else "gpu"]["roofs"]:
+    for n in _grids(platform)["roofs"]:
         yield cases.matmul(n, n, n, dtype)
 
 

@@ -10,6 +10,8 @@ from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.formulas.counts import quantized_bytes_per_weight
 from rooflinecli.specs.model import Quantization
 
+# names of PyTorch and vLLM -> those here
+SPELLINGS = {"half": "fp16", "float16": "fp16", "bfloat16": "bf16", "float": "fp32", "float32": "fp32"}
 # name -> (bytes per element, scales included; formats a matmul can run in, first one the chip has)
 FORMATS: dict[str, tuple[float, tuple[str, ...]]] = {
     "fp32": (4.0, ("fp32", "tf32")),

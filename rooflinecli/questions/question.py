@@ -27,12 +27,6 @@ A = TypeVar("A")
 Q = TypeVar("Q", bound="Question[Any]")
 
 
-def _conflicts() -> dict[str, Any]:
-    from rooflinecli.specs.snapshots import packaged  # here: a help page needs none
-
-    return packaged(__file__, "conflicts")
-
-
 class Question(Group, Generic[A]):
     """Fields as written and their values in SI; `answer` is what every interface shows.
 
@@ -191,15 +185,15 @@ class Question(Group, Generic[A]):
     def check(self) -> None:
         """Raise UsageError for the first row of conflicts.yaml, under the names of the question's classes, that its fields meet; one with a
         `note` warns instead."""
-        from rooflinecli.core.expressions import Scope  # here: a help page does not need it
+        from rooflinecli.specs.snapshots import packaged  # here: a help page needs none
 
-        fields = self.fields()
+        fields, conflicts = self.fields(), packaged(__file__, "conflicts")
         names = {
             "len": len,
             "default": lambda name: fields[name].default,
             "given": lambda *asked: sum(self.is_given(fields[name]) for name in asked),
         }
-        for row in (row for kind in type(self).__mro__ for row in _conflicts().get(kind.__name__, ())):
+        for row in (row for kind in type(self).__mro__ for row in conflicts.get(kind.__name__, ())):
             for each in row.get("each", (None,)):
                 own = (
                     {}

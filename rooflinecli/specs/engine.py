@@ -15,8 +15,6 @@ from rooflinecli.specs.scheduler import MEANS, Scheduler, changed, written
 from rooflinecli.specs.snapshots import load
 
 DEFAULT = "python-server"
-# variants of the class `routed_experts`
-EXPERT_KERNELS = ("vllm", "sglang", "trtllm", "trtllm-wide", "deepep", "deepep-low-latency")
 _FOLDER = Path(__file__).resolve().parent.parent / "engines"
 
 

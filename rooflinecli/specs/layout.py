@@ -30,6 +30,8 @@ RINGS = ("zigzag", "striped", "naive", "ulysses")
 OFFLOADS = ("none", "optimizer", "activations", "optimizer+activations")
 LORA_TARGETS = ("all", "attention", "qkv")
 EXCHANGES = ("auto", "deepep-low-latency", "deepep", "nvlink", "gather", "nccl")
+# variants of the class `routed_experts`
+EXPERT_KERNELS = ("vllm", "sglang", "trtllm", "trtllm-wide", "deepep", "deepep-low-latency")
 OVERLAPS = ("none", "two-batch")
 RECIPES = ("full", "lora", "qlora", "dpo")
 

@@ -11,6 +11,7 @@ from numbers import Real
 from rooflinecli.core import units
 from rooflinecli.core.errors import ImpossibleValue, UsageError
 from rooflinecli.specs.options import KINDS, Option, OptionKind
+from rooflinecli.specs.request import MOST
 
 LARGEST, MOST_THINGS = 1e18, 1e12  # far beyond what exists; products of several stay numbers, divisors can be listed
 _IN_TOKENS = ("-tokens", " tokens", "tokens")
@@ -121,6 +122,22 @@ def quantity(field: Option, written: object) -> float:
     return found
 
 
+def broken_bound(option: Option, number: float) -> str:
+    """Which bound of the option a number breaks; empty where it breaks none."""
+    kind = KINDS[option.kind]
+    least = kind.least if option.least is None else option.least
+    if option.kind == "stage":
+        return "" if f"{number:g}" in option.choices else f"expected {', '.join(option.choices)}"
+    if kind.most is not None and not (kind.above or 0.0) < number <= kind.most:
+        return "expected a share above 0 and up to 1"
+    if kind.above is not None and number <= kind.above:
+        return "must be above zero"
+    if least is not None and number < least:
+        return below(least, kind.unit)
+    largest = option.most or (MOST_THINGS if kind.whole else LARGEST)
+    return f"exceeds the supported maximum of {largest:g}" if largest < number < MOST else ""
+
+
 def below(least: float, unit: str) -> str:
     """What is wrong with a number below `least` of its unit."""
     if unit == "B" and least >= 1e6:
@@ -130,15 +147,10 @@ def below(least: float, unit: str) -> str:
 
 def whole(field: Option, written: object) -> int:
     """A count as people write it: 512, 4k, 1M. Raises UsageError with the flag and the bound broken."""
-    least = 1 if field.least is None else field.least
-    found = int(number(field.flag, written, "count", field.name))
-    if found < least:
-        raise UsageError(f"{field.flag} {written}: must be at least {least:g}", field.name)
-    if found > (field.most or MOST_THINGS):
-        raise UsageError(
-            f"{field.flag} {written}: exceeds the supported maximum of {field.most or MOST_THINGS:g}", field.name
-        )
-    return found
+    found = number(field.flag, written, "count", field.name)
+    if violation := broken_bound(field, found):
+        raise UsageError(f"{field.flag} {written}: {violation}", field.name)
+    return int(found)
 
 
 def _measured(written: str, kind: OptionKind, bare: bool) -> float:

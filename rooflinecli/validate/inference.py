@@ -25,15 +25,19 @@ from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
+from rooflinecli.specs.scheduler import MEANS
 from rooflinecli.specs.snapshots import excluded, published
 from rooflinecli.validate import aiconfigurator_tables as aiconfigurator
-from rooflinecli.validate import benchmark_harness
 from rooflinecli.validate.stats import Points, Row, Table, error_table, notes, score, twin
 
 CAPTURED = (1, 2, 4, 8, 16, 32, 64, 128, 256, 384, 512, 1024, 2048, 4096, 8192)
 BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "nvfp4": 0.5}  # of an element, in the bench
 PACKED = 1 / 2 + 1 / 16  # elements of a checkpoint for each nvfp4 weight: two in a byte, a scale for sixteen
 SHARE, MOST, LEAST = 0.95, 4096, 64  # of memory that becomes cache; of sequences
+WARMED_UP_SINCE = "2026-01-21"  # d053ae24: warm-up requests
+SGLANG_056 = "2025-12"  # from then on its runs are of v0.5.6 and later
+COMPILED_TTFT_S = 5.0  # seconds of a mean first token, ten times as long as those of the same page without a compiler in its first wave
+NO_WAITS = {"poll_steps": 1, "stream_steps": 1}
 
 
 def graph_batches(row: Row) -> tuple[int, ...]:
@@ -241,10 +245,10 @@ def _collected(row: dict[str, str]) -> Run:
         row["model_path"].split("/")[-1], options, Layout(tp=float(tp), dp=float(dp), ep=float(dp), zero=0), measured,
         row["backend"], row=row, other=other,
     )  # fmt: skip
-    if run.engine == "sglang" and "" < benchmark_harness.measured_on(run) < benchmark_harness.SGLANG_056:
+    if run.engine == "sglang" and "" < measured_on(run) < SGLANG_056:
         options["engine"] = "sglang-2025"
-    if benchmark_harness.is_inferencex(run):
-        run.without_flags, run.options = options, {**options, "scheduler": benchmark_harness.flags(run)}
+    if is_inferencex(run):
+        run.without_flags, run.options = options, {**options, "scheduler": flags(run)}
     return run
 
 
@@ -258,6 +262,73 @@ def _format(row: dict[str, str], other: bool = False) -> dict[str, str]:
         return {"dtype": "bf16", "weight_dtype": "mxfp4" if precision == "fp4" else "int4"}
     dtype = {"fp4": "nvfp4"}.get(precision, precision)
     return {"dtype": dtype} | ({"kv_dtype": "fp8"} if row["backend"] == "trtllm" and dtype != "bf16" else {})
+
+
+# Flags of the servers of collected runs, as far as known, by the rules of aiconfigurator.yaml. InferenceX starts all requests of a slot count C at once, 10 C of
+# them, with lengths uniform in [0.8, 1] of the nominal ones. The vendor's runs state no harness; fixed lengths and 10 prompts a slot fit them best, for vLLM lengths
+# within a fifth of the nominal ones. SGLang's vendor runs of Qwen3-32B state no precision and are simulated as bf16: with prompts first and equal lengths the slots run
+# in lockstep, and then both times agree with bf16, neither with fp8 (the formula, which knows no lockstep, has it the other way round).
+def is_inferencex(run: Run) -> bool:
+    """Whether it is one of InferenceX, whose scripts are public."""
+    source = run.row["silicon_data_source"] if run.row is not None else ""
+    return "db-dump" in source or "source_file=20" in source
+
+
+def is_warmed_up(run: Run) -> bool:
+    """Whether requests preceded the timed ones of a public run."""
+    return measured_on(run) >= WARMED_UP_SINCE
+
+
+def exclusion(run: Run) -> str:
+    """Why a public run does not time the engine, by its own figures; empty where it does."""
+    if not is_warmed_up(run) and run.measured["ttft"] > COMPILED_TTFT_S:
+        return "first wave compiled (at fault)"
+    # the same script has B200, a slower chip, read prompts four to eight times as fast three weeks before
+    return (
+        "fp8 prompts on B300 (at fault)" if (run.options["hw"], run.options.get("dtype")) == ("b300-sxm", "fp8") else ""
+    )
+
+
+def measured_on(run: Run) -> str:
+    """The day of a run, empty where the source does not state it."""
+    return source_row(run)["silicon_data_source"].partition("measured=")[2][:10]
+
+
+def rule_inputs(run: Run) -> Row:
+    """What the rules of the scripts ask about a run, and the values that they compute; `tuned`: whether a script of vLLM sets a budget of
+    two prompts, graphs that hold them, and an fp8 cache."""
+    given, concurrency = source_row(run), run.options["concurrency"]
+    prompt, output = int(float(given["isl"])), int(float(given["osl"]))
+    wave = ceil((round(concurrency * run.layout.dp) + prompt + 64) / 64) * 64
+    found = {
+        "public": is_inferencex(run), "group": run.group, "system": given["system"], "precision": given["precision"], "hw": run.options["hw"],
+        "day": measured_on(run), "version": given["backend_version"], "prompt": prompt, "output": output, "two_prompts": 2 * prompt,
+        "one_wave": wave, "roomy_wave": max(wave, 8192), "round_prompt": float(given["isl"]) % 1000 == 0,
+        "few": run.layout.tp < 8, "ranks": run.layout.dp > 1, "busy": concurrency >= 16,
+    }  # fmt: skip
+    return {**found, "tuned": any(aiconfigurator.matches(found, patterns) for patterns in aiconfigurator.DATA["tuned"])}
+
+
+def server_settings(run: Run) -> Row:
+    """The settings of a run's server."""
+    known, settings = rule_inputs(run), Row()
+    for rule in aiconfigurator.DATA["scripts"][run.engine]:
+        excepted = "unless" in rule and aiconfigurator.matches(known, rule["unless"])
+        if aiconfigurator.matches(known, rule.get("when", {})) and not excepted:
+            settings |= {name: known.get(value, value) for name, value in rule["set"].items()}
+    return settings
+
+
+def flags(run: Run) -> str:
+    """The flags of a run's script as --scheduler takes them; no delays where it sets none."""
+    found = {**NO_WAITS, **{name: value for name, value in server_settings(run).items() if name in MEANS}}
+    return ",".join(f"{name}={value}" for name, value in found.items())
+
+
+def source_row(run: Run) -> dict[str, str]:
+    """The row of aiconfigurator that it was."""
+    assert run.row is not None  # collected runs have one
+    return run.row
 
 
 def kind(run: Run) -> str:
@@ -441,9 +512,9 @@ def _kinds(run: Run) -> list[str]:
     """Groups of a collected run other than its model: its kind, that with its engine, and whether its server was warmed up."""
     both = f"{kind(run)}, {run.engine}"
     groups = [kind(run), both]
-    if run.engine == "sglang" and benchmark_harness.is_inferencex(run):
-        fault = benchmark_harness.exclusion(run)
-        warm = "warmed up" if benchmark_harness.is_warmed_up(run) else "no warm-up"
+    if run.engine == "sglang" and is_inferencex(run):
+        fault = exclusion(run)
+        warm = "warmed up" if is_warmed_up(run) else "no warm-up"
         groups.append(f"{both}, {fault or warm}")
     return groups
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,7 @@ from numpy.typing import NDArray
 
 from rooflinecli.core.record import Json, ReportTable
 from rooflinecli.formulas import roofline
+from rooflinecli.specs.snapshots import packaged
 
 Array = NDArray[Any]
 AT_FAULT = " (at fault)"  # after the group of rows whose source leaves out what decides them: scored apart
@@ -156,10 +155,7 @@ def half(*columns: Array) -> Array:
     return seen
 
 
-@cache
 def notes(name: str) -> list[str]:
     """Notes of a table or class, of notes.yaml."""
-    import yaml
-
-    found: list[str] = yaml.safe_load((Path(__file__).parent / "notes.yaml").read_text(encoding="utf-8"))[name]
+    found: list[str] = packaged(__file__, "notes")[name]
     return found

@@ -234,7 +234,7 @@ def test_a_matmul_whose_input_comes_narrow_has_no_pass_that_narrows_it() -> None
     assert given["static"] == given["none"]
     launch = (12.2 - 2.96) * 1e-6
     assert given["dynamic"] - given["static"] == pytest.approx(3 * m * k / (0.426 * 3.35e12) + launch, rel=1e-6)
-    with pytest.raises(UsageError, match="unknown quantization 'later'; known: dynamic, none, static"):
+    with pytest.raises(UsageError, match="--activation-quantization later: expected dynamic or static or none"):
         Matmul(m, k, n, dtype="fp8", hw="h100", activation_quantization="later")
 
 

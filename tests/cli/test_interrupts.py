@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from conftest import run_cli
 
@@ -24,6 +26,9 @@ def test_a_plan_keeps_the_chips_that_it_has(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(ChipPlan, "answer", interrupted)
     ran = run_cli(*PLAN, "--hw", "h100,b200,mi300x")
     assert ran.code == 130 and "1 of 3 chips" in ran.err and "H100" in ran.out
+    seen.clear()
+    ran = run_cli(*PLAN, "--hw", "h100,b200", "--format", "json")
+    assert ran.code == 130 and json.loads(ran.out)["interrupted"] is True
     ran = run_cli(*PLAN, "--hw", "b200")
     assert ran.code == 130 and "nothing was kept" in ran.err and not ran.out
 
@@ -92,6 +97,9 @@ def test_a_search_of_rl_keeps_the_layouts_that_it_has(monkeypatch: pytest.Monkey
     monkeypatch.setattr(variants, "_fitting", interrupted)
     ran = run_cli("rl", "qwen3-0.6b", "--hw", "h100", "-n", "2", "--search")
     assert ran.code == 130 and "interrupted: 1 of 3 layouts were tried" in ran.out and "best of 1 layout" in ran.out
+    seen.clear()
+    ran = run_cli("rl", "qwen3-0.6b", "--hw", "h100", "-n", "2", "--search", "--format", "json")
+    assert ran.code == 130 and json.loads(ran.out)["interrupted"] is True
 
 
 @pytest.mark.slow

@@ -69,6 +69,12 @@ def test_an_estimate_is_the_command_lines_digit_for_digit(cli):
     )
 
 
+def test_numbers_are_those_of_json():
+    """Whole ones without a point, as the command line writes them, and none that JSON cannot hold."""
+    found, text = tools.call("collective", {"op": "all-reduce", "size": "64MiB", "hw": "h100", "n": 1})
+    assert found is not None and found["answer"]["devices"] == 1 and '"devices": 1,' in text and "Infinity" not in text
+
+
 @pytest.mark.slow
 def test_over_standard_input_and_output_it_is_the_same():
     mcp = pytest.importorskip("mcp")

@@ -20,11 +20,6 @@ NAME = re.compile(r"(?P<repo>[\w][\w.-]*/[\w][\w.-]*)(?:@(?P<revision>[\w./-]+))
 WAIT = 8.0  # seconds for an answer before the cache is used
 
 
-def is_name(name: str) -> bool:
-    """Whether a name could be one of the Hub's."""
-    return NAME.fullmatch(name) is not None
-
-
 def document(name: str) -> Document:
     """Load the model of a Hub name, with errors that point into its config.
 
@@ -110,7 +105,7 @@ _REASONS: tuple[tuple[str, str], ...] = (
 def fallback(name: str, error: RooflineError) -> Document:
     """The model of the Hub where a name is none of the registry's. Raises `error` for what cannot be a Hub name, and
     UsageError with both reasons for a registered name of an organization that does not publish it."""
-    if not is_name(name) or Path(name).exists():
+    if not NAME.fullmatch(name) or Path(name).exists():
         raise error
     try:
         return document(name)

@@ -8,6 +8,7 @@ from pathlib import Path
 from rooflinecli.core.errors import RooflineError
 from rooflinecli.importers.launch.launch import Launch, formats
 from rooflinecli.importers.launch.shell_expansion import unknowns
+from rooflinecli.quantization.formats import SPELLINGS
 from rooflinecli.specs.model import ModelSpec, load_model
 from rooflinecli.specs.name_lookup import find
 
@@ -129,11 +130,17 @@ def known(name: str) -> bool:
         return False
 
 
+def computed(written: object) -> str:
+    """The format that a tool computes in, by any of its names; empty for one that none does."""
+    word = SPELLINGS.get(str(written).lower(), str(written).lower())
+    return word if word in formats()["compute"] else ""
+
+
 def compute(launch: Launch, written: object, flag: str) -> None:
     """--dtype of a server or the precision of a trainer; a quantized format that was already read is kept."""
-    word, known = str(written or "auto").lower(), formats()["compute"]
-    if word in known:
-        launch.options.setdefault("dtype", known[word])
+    word = str(written or "auto").lower()
+    if known := computed(word):
+        launch.options.setdefault("dtype", known)
     elif word != "auto":
         launch.refuse("dtype", f"{flag} {word} is no format known here")
 
@@ -150,7 +157,7 @@ def served(launch: Launch, written: object, flag: str) -> None:
     for option in ("dtype", "weight-dtype"):
         if launch.options.get(option) in stored:
             del launch.options[option]
-    if stored and str(written).lower() in formats()["compute"] and not {"dtype", "weight-dtype"} & set(launch.options):
+    if stored and computed(written) and not {"dtype", "weight-dtype"} & set(launch.options):
         return
     compute(launch, written, flag)
 
@@ -179,8 +186,8 @@ def cache(launch: Launch, written: object, flag: str) -> None:
 
 def state(launch: Launch, written: object) -> None:
     """The format of the recurrent state; the model's own where none is given."""
-    if str(written).lower() in formats()["compute"]:
-        launch.options["state-dtype"] = formats()["compute"][str(written).lower()]
+    if known := computed(written):
+        launch.options["state-dtype"] = known
 
 
 _SCALES = {

@@ -27,7 +27,12 @@ _TRACES = ("*.trace.json.gz", "*.trace.json", "*.pt.trace.json", "*.pt.trace.jso
 
 def read(path: Path) -> list[Kernel]:
     """The kernels of a CSV, a Chrome trace (.json, .json.gz), an nsys database or a jax.profiler folder, each with its kind."""
-    file = _newest(path) if path.is_dir() else path
+    file = path
+    if path.is_dir():
+        traces = {trace for pattern in _TRACES for trace in path.rglob(pattern)}
+        if not traces:
+            raise DataError(f"{path}: no trace in this folder; give the folder passed to jax.profiler.trace, or a file")
+        file = max(sorted(traces), key=lambda trace: trace.stat().st_mtime)
     try:
         with file.open("rb") as stream:
             is_database = stream.read(len(_SQLITE)) == _SQLITE
@@ -49,13 +54,6 @@ def read(path: Path) -> list[Kernel]:
             why = f"{file}: bound '{kernel.bound}' of {kernel.name} is unknown; use memory, compute or latency"
             raise DataError(why)
     return [kernel if kernel.kind else replace(kernel, kind=classify(kernel.name)) for kernel in kernels]
-
-
-def _newest(folder: Path) -> Path:
-    found = sorted({file for pattern in _TRACES for file in folder.rglob(pattern)}, key=lambda f: f.stat().st_mtime)
-    if not found:
-        raise DataError(f"{folder}: no trace in this folder; give the folder passed to jax.profiler.trace, or a file")
-    return found[-1]
 
 
 def _read_sqlite(file: Path) -> list[Kernel]:

@@ -119,13 +119,6 @@ def estimated(text: str) -> int:
     return max(len(text) // CHARACTERS, 1)
 
 
-def chat_text(messages: object) -> str | None:
-    """The text of a chat as OpenAI's clients write it, {role, content} or {from, value} each; None where it is none."""
-    if not isinstance(messages, list) or not all(isinstance(m, dict) for m in messages):
-        return None
-    return "".join(_content(m.get("content", m.get("value"))) for m in messages)
-
-
 def _content(content: object) -> str:
     if isinstance(content, list):
         return "".join(_content(part.get("text")) for part in content if isinstance(part, dict))
@@ -271,20 +264,19 @@ def _row(where: str, line: Json) -> Row:
 
 
 def _text(request: Json) -> str | None:
+    """The text of a request; that of a chat as OpenAI's clients write it, {role, content} or {from, value} each. None where it is none."""
     whole = next((request[name] for name in _TEXT if isinstance(request.get(name), str)), None)
     several = request.get("texts")
     if whole is None and isinstance(several, list):
         whole = "".join(text for text in several if isinstance(text, str))
-    return whole if whole is not None else chat_text(request.get("messages"))
+    chat = request.get("messages")
+    if whole is None and isinstance(chat, list) and all(isinstance(m, dict) for m in chat):
+        whole = "".join(_content(m.get("content", m.get("value"))) for m in chat)
+    return whole
 
 
 def _answer(where: str, request: Json, unknown: int) -> int:
     return next((tokens(where, name, request[name]) for name in _OUTPUT if request.get(name) is not None), unknown)
-
-
-def is_sharegpt(head: str) -> bool:
-    """Whether the keys are those of ShareGPT's conversations."""
-    return bool({"conversations", "conversation"} & keys(head))
 
 
 def sharegpt_rows(path: Path) -> Read:
@@ -301,21 +293,14 @@ def sharegpt_rows(path: Path) -> Read:
         ):
             yield bad(where, "expected conversations: [{from, value}, ...]")
             continue
-        yield from _conversation(str(item.get("id", number)), turns)
-
-
-def _conversation(session: str, turns: list[Json]) -> Read:
-    context, first = 0, True
-    for turn, following in zip(turns, [*turns[1:], {}], strict=False):
-        context += estimated(_spoken(turn))
-        if _who(turn) in _ASKS and following and _who(following) not in _ASKS:
-            answer = estimated(_spoken(following))
-            yield Row(None, context, answer, session, prefix_block_keys(session, context), SPAN, None if first else 0.0)
-            first = False
-
-
-def _who(turn: Json) -> str:
-    return str(turn.get("from", turn.get("role", "")))
+        session, context, think = str(item.get("id", number)), 0, None
+        asks = [str(turn.get("from", turn.get("role", ""))) in _ASKS for turn in turns]
+        for place, turn in enumerate(turns):
+            context += estimated(_spoken(turn))
+            if asks[place] and asks[place + 1 : place + 2] == [False]:
+                answer = estimated(_spoken(turns[place + 1]))
+                yield Row(None, context, answer, session, prefix_block_keys(session, context), SPAN, think)
+                think = 0.0
 
 
 def _spoken(turn: Json) -> Any:
@@ -445,7 +430,7 @@ def _simple_csv(where: str, cells: dict[str, str]) -> Row:
 
 _CODE = {
     "benchmark_inputs": TraceFormat(is_benchmark_input, benchmark_input_rows),
-    "sharegpt": TraceFormat(is_sharegpt, sharegpt_rows),
+    "sharegpt": TraceFormat(lambda head: bool({"conversations", "conversation"} & keys(head)), sharegpt_rows),
     "simple_csv": TraceFormat(
         lambda head: all(heading(head) & {*_NAMES["csv"][name]} for name in ("prompt", "output")),
         lambda path: read_rows(table(path), _simple_csv),

@@ -61,17 +61,24 @@ class Top(Explained):
     # fmt: on
 
 
-def _searched(question: Any, how: Any) -> Any:
-    """Of search, and of rl, whose layouts this process tries alone."""
+def _search(question: Any, how: Any) -> Any:
     with Progress(unit="layouts") as bar:
-        if isinstance(how, Launched):
-            return question.answer(bar.advance)
         return _without_sensitivity(question, how).answer(bar.advance, how.workers(question))
 
 
+def _rl(question: Any, how: Any) -> Any:
+    """A step, or the best of its layouts, which this process tries alone."""
+    with Progress(unit="layouts") as bar:
+        return question.answer(bar.advance)
+
+
 def _plan(question: Any, how: Any) -> Any:
-    with Progress(",".join(question.hw).count(",") + 1, "chips") as bar:
-        return question.answer(lambda chip: bar.add(bool(chip)), how.workers(question))
+    chips = ",".join(question.hw).count(",") + 1
+    with Progress(chips, "chips") as bar:
+        answer = question.answer(lambda chip: bar.add(bool(chip)), how.workers(question))
+    if answer.interrupted:
+        print(f"interrupted: {len(answer.rows)} of {chips} chips were planned", file=sys.stderr)
+    return answer
 
 
 def _compare(question: Any, how: Any) -> Any:
@@ -116,7 +123,8 @@ class Verb:
     """The view of an answer in render/views, the list that CSV has as rows, how the answer goes out and how it is made.
 
     help: of a verb with sub-commands, one for each of the module's QUESTIONS; former: their names of earlier releases;
-    best: the command of the first row, whose limits and changes to try the view shows; search and plan have chosen its devices.
+    best: the command of the first row, whose limits and changes to try the view shows; devices_chosen: whether the answer has chosen its
+    devices, so that more of them are no change to try.
     """
 
     view: str
@@ -126,6 +134,7 @@ class Verb:
     help: str = ""
     former: tuple[tuple[str, str], ...] = ()
     best: Callable[[Any], str] | None = None
+    devices_chosen: bool = False
 
     def first(self, answer: Any) -> dict[str, object]:
         """The estimate of the first row with the changes to try, as the view takes it."""
@@ -133,7 +142,7 @@ class Verb:
             return {}
         from rooflinecli.questions.estimate.changes_to_try import of_command
 
-        return {"estimate": of_command(self.best(answer), self.view not in ("search", "plan"))}
+        return {"estimate": of_command(self.best(answer), not self.devices_chosen)}
 
 
 VERBS = {
@@ -141,17 +150,25 @@ VERBS = {
         "search",
         "results",
         plotted(Study),
-        _searched,
+        _search,
         best=lambda a: next((row.estimate or row.command for row in a.results), ""),
+        devices_chosen=True,
     ),
-    "plan": Verb("plan", "rows", plotted(Parallel), _plan, best=lambda a: next((row.command for row in a.sized), "")),
+    "plan": Verb(
+        "plan",
+        "rows",
+        plotted(Parallel),
+        _plan,
+        best=lambda a: next((row.command for row in a.sized), ""),
+        devices_chosen=True,
+    ),
     "fleet": Verb("plan.fleet", "rows", Study, lambda q, how: q.answer(counting(how.workers(q), "models on groups"))),
     "compare": Verb(
         "compare", "rows", plotted(Delivery), _compare, best=lambda a: next((row.command for row in a.ranked), "")
     ),
     "fit": Verb("calculators.fit", "files", Delivery, best=lambda a: a.command or ""),
     "ops": Verb("ops", "rows", plotted(Delivery)),
-    "rl": Verb("rl", "parts", Launched, _searched),
+    "rl": Verb("rl", "rows", Launched, _rl),
     "profile": Verb("profile", "kernels", Top, _profile),
     "collective": Verb("calculators.collective"),
     "goodput": Verb("calculators.goodput"),
@@ -206,16 +223,11 @@ def _run(verb: Verb) -> Callable[[Any, Any], int]:
             return 0
         answer = verb.answer(question, how)
         view, table = _OTHERS.get(type(answer).__name__, (verb.view, verb.table))
-        if verb.view == "rl" and answer.candidates:
-            table = "candidates"
         shown: dict[str, object] = {"top": how.top} if isinstance(how, Top) else {}
         if view == verb.view and how.format not in ("json", "csv"):
             shown |= verb.first(answer)
         show(answer, view, how, table=table, **shown)
-        if verb.view == "plan" and len(answer.rows) < (asked := ",".join(question.hw).count(",") + 1):  # type: ignore[attr-defined]
-            print(f"interrupted: {len(answer.rows)} of {asked} chips were planned", file=sys.stderr)
-            return INTERRUPTED
-        if verb.view == "rl" and answer.notes[:1] and answer.notes[0].startswith("interrupted"):
+        if getattr(answer, "interrupted", False):
             return INTERRUPTED
         problem = question.infeasible(answer)
         if problem:

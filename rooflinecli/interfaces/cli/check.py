@@ -28,7 +28,9 @@ class CheckDelivery(Delivery):
 
 def run(question: Check, how: CheckDelivery) -> int:
     """Check and report; the exit code is 1 where a requirement is not met."""
-    also = [_also(item) for item in how.report]
+    also = [(kind, path) for kind, _, path in (item.partition("=") for item in how.report)]
+    if wrong := [item for item, (kind, path) in zip(how.report, also, strict=True) if not path or kind not in FORMATS]:
+        raise UsageError(f"--report {wrong[0]}: expected FORMAT=FILE with a format of {', '.join(FORMATS)}")
     try:
         answer = question.answer(measured_rows)
     except DataError as error:
@@ -40,7 +42,7 @@ def run(question: Check, how: CheckDelivery) -> int:
             write(annotation("error", file, line, "roofline check: the plan cannot be read", str(error)))
         raise
     out = None if how.out is None else Path(how.out)
-    for kind, path in [(how.format, out), *also]:
+    for kind, path in [(how.format, out), *((kind, Path(name)) for kind, name in also)]:
         write(_rendered(kind, answer, columns(how.wide, path), how.schema, how.details), path)
     if how.write_baseline is not None:
         write(_rendered("json", answer), Path(how.write_baseline))
@@ -56,13 +58,6 @@ def _rendered(kind: str, answer: CheckAnswer, width: int = 0, schema: str | None
     from rooflinecli.render.views.check import view
 
     return render(answer, view, kind, width, schema=schema, details=details)
-
-
-def _also(item: str) -> tuple[str, Path]:
-    kind, _, path = item.partition("=")
-    if not path or kind not in FORMATS:
-        raise UsageError(f"--report {item}: expected FORMAT=FILE with a format of {', '.join(FORMATS)}")
-    return kind, Path(path)
 
 
 app = command(Check, run, CheckDelivery)

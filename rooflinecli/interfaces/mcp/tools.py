@@ -14,6 +14,7 @@ from rooflinecli.core.files import is_existing_file, write
 from rooflinecli.core.record import Json
 from rooflinecli.interfaces import verbs
 from rooflinecli.interfaces.schemas import estimate_answer, option_schema
+from rooflinecli.render.answer import bare
 from rooflinecli.specs.name_lookup import files
 from rooflinecli.specs.options import OPTIONS
 
@@ -67,7 +68,7 @@ def call(tool: str, arguments: Json | None) -> tuple[Json | None, str]:
         with tempfile.TemporaryDirectory() as folder:
             written = _with_files(tool, dict(arguments or {}), Path(folder))
             asked = verbs.question(tool)
-            found = verbs.answer_with_sources(lambda: asked.read(written), written)
+            found: Json = bare(verbs.answer_with_sources(lambda: asked.read(written), written))
     except RooflineError as error:
         return None, _without_content(str(error), arguments)
     except (ArithmeticError, ValueError, TypeError, MemoryError) as error:

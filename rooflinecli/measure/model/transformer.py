@@ -23,7 +23,7 @@ from rooflinecli.specs.figure import differs
 from rooflinecli.specs.model import AttentionSpec, FeedForwardSpec, LayerSpec, ModelSpec, load_model, model_from
 
 Cache = list[tuple[jax.Array, jax.Array]]
-_ACT = {
+_ACTIVATIONS = {
     "gelu": lambda x: jax.nn.gelu(x, approximate=False), "gelu_tanh": jax.nn.gelu, "gelu_new": jax.nn.gelu, "gelu_pytorch_tanh": jax.nn.gelu,
     "silu": jax.nn.silu, "swish": jax.nn.silu, "relu": jax.nn.relu, "relu2": lambda x: jnp.square(jax.nn.relu(x)),
 }  # fmt: skip
@@ -140,9 +140,9 @@ def feedforward(f: FeedForwardSpec, layer: Weights, x: jax.Array) -> jax.Array:
 
 def _activated(f: FeedForwardSpec, gated: bool, u: jax.Array) -> jax.Array:
     if not gated:
-        return _ACT[f.activation](u)
+        return _ACTIVATIONS[f.activation](u)
     gate, u = jnp.split(u, 2, axis=-1)
-    return _ACT[f.activation](gate) * u
+    return _ACTIVATIONS[f.activation](gate) * u
 
 
 def experts(f: FeedForwardSpec, layer: Weights, x: jax.Array) -> jax.Array:
@@ -297,9 +297,6 @@ def _decode(spec: ModelSpec, weights: Weights, token: jax.Array, context: int, d
     return Program(fn, (weights, token, cache), (2,), lambda args, out: (args[0], args[1], out[1]))
 
 
-ACTIVATIONS = ("gelu", "gelu_tanh", "gelu_new", "gelu_pytorch_tanh", "silu", "swish", "relu", "relu2")
-
-
 def scaled(name: str, layers: int | None, d_model: int | None, vocab: int | None) -> ModelSpec:
     """The model called `name`, scaled down where asked: heads, d_ff and key/value heads shrink with the width.
 
@@ -383,7 +380,7 @@ def _unsupported_feedforward(group: LayerSpec) -> str:
         return f"a {f.kind} feed-forward"
     if f.kind == "moe" and (f.latent_dim or f.score_bias or f.shared_gate or f.bias):
         return "experts with biases, a latent width or a shared gate"
-    if f.activation not in ACTIVATIONS:
+    if f.activation not in _ACTIVATIONS:
         return f"the activation {f.activation}"
     if group.norms not in (1, 2) or (group.norms == 1 and not group.parallel):
         return f"{group.norms} norms per layer"

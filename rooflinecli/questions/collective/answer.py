@@ -14,8 +14,8 @@ from rooflinecli.price import moe_all2all, network
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.network import OPS, PricedCollective, by_level, price_collective
 from rooflinecli.questions.collective.question import ChipName, CollectiveAnswer, CollectiveLevel
-from rooflinecli.specs.engine import EXPERT_KERNELS
 from rooflinecli.specs.hardware import HardwareSpec
+from rooflinecli.specs.layout import EXPERT_KERNELS
 
 BUS = {
     "all-reduce": f.all_reduce_volume,

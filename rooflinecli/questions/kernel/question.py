@@ -6,12 +6,13 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from rooflinecli.core import num
-from rooflinecli.core.errors import ImpossibleValue, unknown
+from rooflinecli.core.errors import ImpossibleValue
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
 from rooflinecli.core.record import Quantities
 from rooflinecli.core.units import duration
 from rooflinecli.questions.question import Question
+from rooflinecli.specs.layout import EXPERT_KERNELS
 from rooflinecli.specs.options import Group, Number, OptNumber, OptText, Switch, Text, field
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from rooflinecli.specs.hardware import HardwareSpec
 
 
-QUANTIZATION = ("dynamic", "static", "none")
 GATED, UNGATED = 3.0, 2.0  # matrices of an expert
 
 
@@ -97,7 +97,7 @@ class Matmul(KernelEngine, Kernel):
     m: Number = field("count", "Rows (tokens), or all three as MxKxN.", positional=True)
     k: Number = field("count", "Contracted dimension.", positional=True)
     n: Number = field("count", "Columns.", positional=True)
-    activation_quantization: Text = field("free", "Input of a narrow matmul: dynamic (a pass of its own), static or none.", default="dynamic", metavar="CHOICE", former=("quantisation",))
+    activation_quantization: Text = field("choice", "Input of a narrow matmul: dynamic (a pass of its own), static or none.", default="dynamic", choices=("dynamic", "static", "none"), former=("quantisation",))
     # fmt: on
 
     def _set(self, written: dict[str, object]) -> None:
@@ -105,11 +105,6 @@ class Matmul(KernelEngine, Kernel):
         sizes = first.lower().split("x") if isinstance(first, str) else []
         together = len(sizes) == 3 and not {"k", "n"} & set(written)
         super()._set(written | (dict(zip(("m", "k", "n"), sizes, strict=True)) if together else {}))
-
-    def check(self) -> None:
-        chosen = self.activation_quantization
-        if chosen not in QUANTIZATION:
-            raise unknown("quantization", chosen, QUANTIZATION, option="activation-quantization")
 
     def operation(self, chip: HardwareSpec, lift: PlainLift) -> Quantities:
         from rooflinecli.price.chip import Chip
@@ -200,7 +195,7 @@ class GroupedGemm(Kernel):
     redundant_experts: Number = field("real", "Further copies of busy experts; balances the ranks.", default=0.0, least=0, metavar="COUNT")
     gated: Switch = field("switch", "Three matrices per expert, or two.", default=None, off="ungated")
     expert_imbalance: OptNumber = field("real", "Slots of the busiest rank over the mean, instead of what routing makes of it.", default=None, least=0, former=("imbalance",))
-    library: Text = field("free", "Whose kernels: vllm, sglang, trtllm, trtllm-wide, deepep, deepep-low-latency.", default="vllm", metavar="CHOICE")
+    library: Text = field("choice", "Whose kernels: vllm, sglang, trtllm, trtllm-wide, deepep, deepep-low-latency.", default="vllm", choices=EXPERT_KERNELS)
     weight_dtype: OptText = field("free", "Number format of the weights alone (int4, mxfp4).", default=None, metavar="FORMAT")
     # fmt: on
 
@@ -208,13 +203,6 @@ class GroupedGemm(Kernel):
     def copies(self) -> float:
         """Copies of experts that are held."""
         return self.experts + self.redundant_experts
-
-    def check(self) -> None:
-        from rooflinecli.specs.engine import EXPERT_KERNELS
-
-        if self.library not in EXPERT_KERNELS:
-            raise unknown("library", self.library, EXPERT_KERNELS, option="library")
-        super().check()
 
     def operation(self, chip: HardwareSpec, lift: PlainLift) -> Quantities:
         """With --redundant-experts, copies balance the ranks and the busiest one is busier by chance alone."""

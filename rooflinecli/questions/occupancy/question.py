@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import Infeasible, UsageError, unknown
@@ -14,6 +13,7 @@ from rooflinecli.core.record import Quantities
 from rooflinecli.formulas import occupancy as occ
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Number, OptNumber, OptText, field
+from rooflinecli.specs.snapshots import packaged
 
 KIB = 1024.0
 
@@ -41,10 +41,7 @@ class Multiprocessor:
 @lru_cache(maxsize=1)
 def _table() -> tuple[dict[str, Multiprocessor], dict[str, str]]:
     """Limits by compute capability, and the capability of the chips whose files begin with a prefix."""
-    import yaml
-
-    table = yaml.safe_load(Path(__file__).with_name("compute_capability.yaml").read_text(encoding="utf-8"))
-    limits = {}
+    table, limits = packaged(__file__, "compute_capability"), {}
     for capability, row in table["capabilities"].items():
         bytes_ = {name.removesuffix("_kib"): size * KIB for name, size in row.items() if name.endswith("_kib")}
         counts = {name: count for name, count in row.items() if not name.endswith("_kib") and name != "chips"}

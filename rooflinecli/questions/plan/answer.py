@@ -176,17 +176,18 @@ def plan(question: Plan, workers: Workers | None, progress: Callable[[str], None
     option_conflicts.warn_of_idle(asked.idle)
     ranked = _ranked(rows, by_time=asked.qps is None and asked.plan.deadline is None)
     unpriced, feasible = multi_chip.unpriced(asked.each), any(row.feasible for row in rows)
+    interrupted = len(rows) < len(asked.each)
     if asked.qps is not None:
         model = load_model(str(question.options()["model"])).name
         return ServingPlan(
             model=model, phase="serve", budget_usd=asked.budget, bound=asked.bound, criterion=CRITERIA[2], where=list(asked.plan.where), layouts=layouts,
-            rows=ranked, unpriced=unpriced, feasible=feasible, qps=asked.qps, limits_s=asked.limits, period_s=asked.plan.deadline,
+            rows=ranked, unpriced=unpriced, feasible=feasible, interrupted=interrupted, qps=asked.qps, limits_s=asked.limits, period_s=asked.plan.deadline,
         )  # fmt: skip
     request = chips[0].request
     return TrainingPlan(
         model=request.model.name, phase="train", budget_usd=asked.budget, bound=asked.bound, criterion=CRITERIA[asked.plan.deadline is None],
         where=list(asked.plan.where), layouts=layouts, rows=ranked, unpriced=unpriced, feasible=feasible, tokens=request.tokens,
-        deadline_s=asked.plan.deadline,
+        deadline_s=asked.plan.deadline, interrupted=interrupted,
     )  # fmt: skip
 
 

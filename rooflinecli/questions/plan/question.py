@@ -117,7 +117,7 @@ class ServingChip(SizedChip):
 
 
 class PlanAnswer(Record):
-    """The chips, best first, and what was asked of them."""
+    """The chips, best first, and what was asked of them. interrupted: whether chips are missing that were not planned yet."""
 
     schema: str = SCHEMA
     model: str
@@ -130,6 +130,7 @@ class PlanAnswer(Record):
     rows: list[PlannedChip]
     unpriced: list[str]
     feasible: bool
+    interrupted: bool = False
 
     @property
     def sized(self) -> list[SizedChip]:

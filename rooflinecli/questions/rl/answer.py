@@ -251,7 +251,7 @@ def answered(question: Rl, done: Callable[[int, int], None]) -> types.RlAnswer:
     and Infeasible."""
     for path in filter(None, (question.log, question.calibrate)):
         question = with_lengths(question, step_of(path))
-    candidates, constants = None, constants_of(question)
+    candidates, stopped, constants = None, "", constants_of(question)
     notes: list[str] = []
     if question.search:
         from rooflinecli.questions.rl.variants import search
@@ -266,7 +266,7 @@ def answered(question: Rl, done: Callable[[int, int], None]) -> types.RlAnswer:
         from rooflinecli.questions.rl.variants import changes
 
         answer.changes = changes(question, constants, answer.step.time_s)
-    answer.candidates, answer.notes = candidates, notes + answer.notes
+    answer.candidates, answer.interrupted, answer.notes = candidates, bool(stopped), notes + answer.notes
     return answer
 
 

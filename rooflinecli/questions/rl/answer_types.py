@@ -125,7 +125,7 @@ class TriedOptions(Record):
 
 class RlAnswer(Record):
     """A step of RL post-training. `load` is what it is of, in tokens; `constants` are what the parts were multiplied by, and where they are
-    from."""
+    from; interrupted: whether the search was stopped before its last layout."""
 
     schema: str = SCHEMA
     model: str
@@ -143,4 +143,10 @@ class RlAnswer(Record):
     constants: dict[str, float | str]
     candidates: list[LayoutCandidate] | None = field(default=None, metadata=OPTIONAL)
     changes: list[TriedOptions] | None = field(default=None, metadata=OPTIONAL)
+    interrupted: bool = False
     notes: list[str]
+
+    @property
+    def rows(self) -> list[LayoutCandidate] | list[PartAnswer]:
+        """What CSV has as rows: the layouts of a search, else the parts of the step."""
+        return self.candidates or self.parts
