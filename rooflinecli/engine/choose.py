@@ -21,6 +21,7 @@ from rooflinecli.engine.evaluate import priced, time_at_bound
 from rooflinecli.engine.legality import LegalityRule
 from rooflinecli.engine.phase_answer import LayoutAnswer, layout_answer
 from rooflinecli.engine.residency import resident_memory
+from rooflinecli.engine.serving_load import waits_for_cache
 from rooflinecli.specs.layout import LEFT_OPEN, WHOLE, Layout
 
 
@@ -42,11 +43,13 @@ class ChosenLayout:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Candidate:
-    """A legal layout, whether every phase fits, and the error where a replica does not sustain the request rate at all."""
+    """A legal layout, whether every phase fits, whether it does with some requests in a queue for the cache, and the error where a replica
+    does not sustain the request rate at all."""
 
     layout: Layout
     fits: bool
     unsustained: Infeasible | None = None
+    queues: bool = False
 
     def needs(self, ctx: EstimateContext, phases: tuple[str, ...]) -> float:
         """Bytes per device in the phase that needs most."""
@@ -84,6 +87,8 @@ def choose(ctx: EstimateContext, phases: tuple[str, ...], fastest: bool = True) 
         legality.check(ctx)
         if broken:
             raise legality.most_violated_rule(broken).refusal
+    if queued := _queued(ctx, smaller, chosen=True):
+        return queued
     if unsustained:
         raise unsustained[-1]
     raise Infeasible(_does_not_fit(ctx, phases, min((one.needs(ctx, phases) for one in smaller), default=math.inf)))
@@ -100,6 +105,8 @@ def _on(ctx: EstimateContext, phases: tuple[str, ...], devices: int, broken: lis
     if best is not None:
         staged = _staged(ctx, phases, best)
         return ChosenLayout(staged.layout, False, _why(ctx, tried, staged is not best), True)
+    if queued := _queued(ctx, tried, chosen=False):
+        return queued
     unsustained = [one.unsustained for one in tried if one.unsustained is not None]
     if len(unsustained) == len(tried):
         raise unsustained[0]
@@ -131,6 +138,14 @@ def _best(ctx: EstimateContext, phases: tuple[str, ...], tried: list[Candidate])
     return min(fitting, key=lambda one: _rank(ctx, phases, one.layout))
 
 
+def _queued(ctx: EstimateContext, tried: list[Candidate], chosen: bool) -> ChosenLayout | None:
+    """The layout of most tokens per second among those whose cache holds some of the requests in flight, while the others queue."""
+    if not (queueing := [one.layout for one in tried if one.queues]):
+        return None
+    best = max(queueing, key=lambda layout: float(priced(ctx, layout, "decode").tokens_per_s))
+    return ChosenLayout(best, chosen, "no layout tried holds all requests in flight; this one answers most", True)
+
+
 def _staged(ctx: EstimateContext, phases: tuple[str, ...], best: Candidate) -> Candidate:
     """Under a load, stages in place of the tensor ranks of a serving layout where that is faster: passes over prompts of others then
     wait for fewer collectives (without NVLink vLLM advises the same)."""
@@ -154,7 +169,9 @@ def evaluate_candidates(
 
 def _candidate(ctx: EstimateContext, phases: tuple[str, ...], layout: Layout) -> Candidate:
     try:
-        return Candidate(layout, all(resident_memory(ctx, layout, phase).fits for phase in reversed(phases)))
+        fits = all(resident_memory(ctx, layout, phase).fits for phase in reversed(phases))
+        queues = fits and phases != ("train",) and bool(waits_for_cache(ctx, layout))
+        return Candidate(layout, fits and not queues, queues=queues)
     except Infeasible as error:
         return Candidate(layout, False, error)
 

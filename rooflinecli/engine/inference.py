@@ -82,7 +82,7 @@ def _ttft_under_load(ctx: EstimateContext, layout: Layout, step: PricedPass) -> 
             seconds = loop.instead_of(loop.first, seconds)
         if ctx.request.max_sequences is not None:
             wait = closed_loop.wait_for_slot(
-                busy.batch, residency.max_sequences(ctx), *_full_slots(ctx, layout)[:2], serving_load.length_spread(ctx)
+                busy.batch, residency.max_sequences(ctx), *full_slots(ctx, layout)[:2], serving_load.length_spread(ctx)
             )
             seconds = seconds + wait
     else:
@@ -104,7 +104,8 @@ def _closed_loop_ttft(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, i
         if num.one(busy.crowd):
             return mean
         first, written = _first_in_slot(ctx, layout, busy, itl), num.maximum(ctx.output - 1, 0) * itl
-        return closed_loop.queued_ttft(busy.crowd, first, written, ctx.requests_per_client, mean)
+        queued = closed_loop.queued_ttft(busy.crowd, first, written, ctx.requests_per_client, mean)
+        return num.where(busy.crowd > 1, queued, mean)
 
     return ctx.memoized(layout, "closed-loop TTFT", ttft)
 
@@ -116,7 +117,7 @@ def _first_in_slot(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, itl:
     return first if loop is None else loop.instead_of(loop.first, first)
 
 
-def _full_slots(ctx: EstimateContext, layout: Layout) -> tuple[Number, Number, Number]:
+def full_slots(ctx: EstimateContext, layout: Layout) -> tuple[Number, Number, Number]:
     """Seconds of a request in a slot where all that --max-num-seqs allows are taken and others wait, the requests per second that end then over
     those that come, and the ITL. Raises Infeasible for an open loop that brings more."""
 
@@ -138,15 +139,18 @@ def _full_slots(ctx: EstimateContext, layout: Layout) -> tuple[Number, Number, N
 
 
 def throughput(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, itl: Number) -> Number:
-    """Output tokens per second of all replicas: of decode steps alone, or in a closed loop of whole requests, TTFT included."""
-    if busy.kind != "closed":
+    """Output tokens per second of all replicas: of decode steps alone, as asked for in an open loop, in a closed one of whole requests, TTFT included."""
+    if busy.kind == "static":
         return serving.decode_throughput(busy.batch, itl, layout.dp)
+    if busy.kind == "open":  # what arrives ends
+        return serving.offered_throughput(serving_load.arrivals(ctx, layout)[0], ctx.output, layout.dp)
     bound = serving.prompt_bound_throughput(ctx.output, busy.prefill_interference_s, layout.pp, layout.dp)
     request = serving.e2e_latency(_closed_loop_ttft(ctx, layout, busy, itl), itl, ctx.output)
     rate = serving.closed_loop_throughput(busy.batch * busy.crowd, ctx.output, request, layout.dp)
     if not num.one(busy.crowd):
         request = serving.e2e_latency(_first_in_slot(ctx, layout, busy, itl), itl, ctx.output)
-        rate = num.minimum(rate, serving.closed_loop_throughput(busy.batch, ctx.output, request, layout.dp))
+        slots = serving.closed_loop_throughput(busy.batch, ctx.output, request, layout.dp)
+        rate = num.where(busy.crowd > 1, num.minimum(rate, slots), rate)
     return num.minimum(rate, bound)
 
 
@@ -217,7 +221,7 @@ def token(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> PricedPass
         else:
             seconds = open_itl(ctx, layout, step.seconds, busy.share)
             if ctx.request.max_sequences is not None:
-                seconds = num.minimum(seconds, _full_slots(ctx, layout)[2])
+                seconds = num.minimum(seconds, full_slots(ctx, layout)[2])
             added = seconds - step.seconds
         if (loop := counted_loop.counted(ctx, layout, busy)) is not None:
             added = loop.instead_of(num.maximum(loop.itl - step.seconds, 0) * (ctx.output > 1), added)

@@ -66,10 +66,25 @@ def _load(ctx: EstimateContext, layout: Layout) -> ReplicaLoad:
         return _open_loop(ctx, layout, largest)
     if r.concurrency is None:
         return ReplicaLoad("static", ctx.batch, largest)
-    batch, crowd, most = num.maximum(largest, 1) if r.concurrency is MOST else ctx.batch, 1.0, max_sequences(ctx)
-    if num.present(batch > most):
+    batch, crowd, most = ctx.batch, 1.0, num.maximum(largest, 1)
+    if r.concurrency is MOST:
+        batch = most
+    elif num.present(batch > most):
         batch, crowd = num.minimum(batch, most), label(f.requests_per_slot(batch, most), "x_q")
     return ReplicaLoad("closed", batch, largest, prefill_interference_s(ctx, layout), crowd=crowd)
+
+
+def waits_for_cache(ctx: EstimateContext, layout: Layout) -> Number:
+    """Whether some of a closed loop wait since the cache holds no more, rather than by --max-num-seqs."""
+    if ctx.request.concurrency is None or ctx.request.concurrency is MOST:
+        return False
+    largest = max_batch(ctx, layout)
+    return (ctx.batch > largest) & (largest < max_sequences(ctx))
+
+
+def queue_for_cache(holds: float, clients: float) -> str:
+    """What an answer says where a closed loop has more clients than the cache holds."""
+    return f"the KV cache holds {holds:,.0f} of the {clients:,.0f} requests in flight at full length: the others queue"
 
 
 def sequences(ctx: EstimateContext, layout: Layout) -> Number:

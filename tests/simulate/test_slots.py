@@ -186,41 +186,37 @@ def test_one_slot_is_one_server() -> None:
     assert queued_ttft(2.0, 1.0, 9.0, float("inf"), 1.5) == pytest.approx(11.0)
 
 
-def test_more_clients_than_the_cache_holds_are_said_and_may_queue(cli: Any) -> None:
-    """An estimate refuses them unless they are asked to queue, and a simulation, in which they do, says so."""
-    words = (
-        "llama-3.1-8b",
-        "--hw",
-        "h100",
-        "-n",
-        "1",
-        "--tp",
-        "1",
-        "--engine",
-        "vllm",
-        "--prompt",
-        "8k",
-        "--output",
-        "16",
-    )
-    refused = cli("estimate", *words, "--concurrency", "80")
-    assert refused.code == 1
-    most = int(refused.out.partition("--max-num-seqs ")[2].partition(":")[0])
-    assert 40 < most < 60
-    assert cli("estimate", *words, "--concurrency", "80", "--max-num-seqs", str(most)).code == 0
-    assert cli("estimate", *words, "--concurrency", "80", "--max-num-seqs", str(most + 1)).code == 1
-    notes = " ".join(
-        ask(
-            "simulate",
-            {
-                **LLAMA,
-                "engine": "vllm",
-                "prompt": 8192,
-                "output": 16,
-                "concurrency": 80,
-                "num_requests": 160,
-                "interval": False,
-            },
-        )["notes"]
-    )
-    assert "of the 80 requests in flight" in notes and "--max-num-seqs" in notes
+SMALL_CACHE: dict[str, Any] = {**LLAMA, "engine": "vllm", "n": 1, "tp": 1, "prompt": 8192, "output": 16}
+
+
+def test_more_clients_than_the_cache_holds_queue() -> None:
+    """An engine starts as many as its cache has room for: as many as with that limit of its own, and in both verbs the answer says so."""
+    crowded = ask("estimate", {**SMALL_CACHE, "concurrency": 80, "phase": "prefill,decode"})
+    decode = crowded["phases"]["decode"]
+    assert crowded["feasible"] and decode["batch"] == decode["max_batch"] < 80
+    limited = ask("estimate", {**SMALL_CACHE, "concurrency": 80, "max_num_seqs": decode["max_batch"], "phase": "prefill,decode"})  # fmt: skip
+    for phase in ("prefill", "decode"):
+        assert crowded["phases"][phase]["time_s"] == limited["phases"][phase]["time_s"]
+    assert decode["tokens_per_s"] == limited["phases"]["decode"]["tokens_per_s"]
+    assert any(f"holds {decode['max_batch']:.0f} of the 80 requests in flight" in note for note in crowded["notes"])
+    run = ask("simulate", {**SMALL_CACHE, "concurrency": 80, "num_requests": 160, "interval": False})
+    assert any("of the 80 requests in flight" in note for note in run["notes"])
+    assert run["simulate"]["output_tokens_per_s"] == pytest.approx(decode["tokens_per_s"], rel=0.1)
+
+
+def test_devices_that_are_not_given_hold_all_clients_and_a_search_has_rows_that_do() -> None:
+    """Only devices that are given make clients queue for the cache."""
+    free = {**SMALL_CACHE, "n": None, "tp": None, "concurrency": 80, "phase": "decode"}
+    assert ask("estimate", free)["phases"]["decode"]["batch"] == 80
+    found = ask("search", {**SMALL_CACHE, "batch": 80, "n": 1, "tp": None, "phase": "decode"})
+    assert not found["results"] and "the cache holds" in found["nearest_miss"]["shortfall"]
+
+
+def test_what_arrives_in_an_open_loop_ends() -> None:
+    """Tokens per second are those asked for, also of answers of one token, so that tokens sell for what the server costs."""
+    for output in (1, 40):
+        asked = {**LLAMA, "engine": "vllm", "n": 1, "tp": 1, "prompt": 700, "output": output, "qps": 3, "price": "2"}
+        answer = ask("estimate", {**asked, "max_num_seqs": 16, "phase": "prefill,decode"})
+        assert answer["phases"]["decode"]["tokens_per_s"] == pytest.approx(3 * output)
+        sold = answer["cost"]["usd_per_million_input_tokens"] * 700 + answer["cost"]["usd_per_million_output_tokens"] * output  # fmt: skip
+        assert sold / 1e6 == pytest.approx(2 / 3600 / 3)

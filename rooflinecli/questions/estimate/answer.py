@@ -16,7 +16,8 @@ from rooflinecli.engine.choose import ChosenLayout, choose, nearest_feasible, re
 from rooflinecli.engine.context import UNNAMED, EstimateContext, whole_model
 from rooflinecli.engine.counted_loop import counted
 from rooflinecli.engine.evaluate import answer, derive, prefill_share_under_load, priced, token_prices
-from rooflinecli.engine.inference import decode_seconds
+from rooflinecli.engine.forward_step import token_budget
+from rooflinecli.engine.inference import decode_seconds, full_slots
 from rooflinecli.engine.phase_answer import (
     DecodeAnswer,
     PhaseAnswer,
@@ -26,7 +27,15 @@ from rooflinecli.engine.phase_answer import (
     layout_answer,
 )
 from rooflinecli.engine.residency import max_sequences
-from rooflinecli.engine.serving_load import ReplicaLoad, length_spread, load, restart_fraction, steady_itl
+from rooflinecli.engine.serving_load import (
+    ReplicaLoad,
+    length_spread,
+    load,
+    queue_for_cache,
+    restart_fraction,
+    steady_itl,
+    waits_for_cache,
+)
 from rooflinecli.formulas import cost as money
 from rooflinecli.formulas import energy, roofline, serving, training
 from rooflinecli.formulas.counted_loop import SIZES
@@ -243,9 +252,6 @@ def _violations(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> list[ty
         if option is not None:
             plan = layout_answer(option.layout, option.batch is None, option.reason)
             remedy = f"nearest that works: {_flags(option, phase, ctx.request)}"
-        running = int(num.value(answered.max_batch)) if isinstance(answered, DecodeAnswer) else 0
-        if running and ctx.request.concurrency is not None:
-            remedy += f", or --max-num-seqs {running}: the others queue"
         message = (
             f"{phase} needs {si(needed, 'B')} per device, {si(needed - available, 'B')} more than the {si(available, 'B')} of "
             f"{ctx.request.hardware.name}; {remedy}"
@@ -310,6 +316,7 @@ def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], plans: dict[str, 
 RESTARTED = 0.09  # of the time between tokens, in a closed loop: a simulation's ITL is longer than the mean's by this much, within 2 %
 FLOODED = 0.5  # taken by prompts of others: below it means of random open loops are those of a simulation
 NOTABLE = 0.07  # of the times of a loop that was counted
+CROWDED = 0.45  # of what slots answer that --max-num-seqs limits: beyond it the wait for one shows
 FULL = 0.9  # of the sequences that an engine runs at once, or whose caches fit: beyond it arrivals wait for room
 
 
@@ -382,7 +389,13 @@ def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None, layout: Layout | N
             "beyond; `roofline simulate` follows as many as there are"
         ]
     held, most, slots = (float(num.value(n)) for n in (decode.batch, decode.max_batch, max_sequences(ctx)))
-    if most < 1 or held < FULL * most:
+    if waits_for_cache(ctx, layout):
+        return [
+            *found,
+            f"decode: {queue_for_cache(most, float(ctx.batch))}; `roofline simulate` follows what is preempted",
+        ]
+    limited = busy.kind == "open" and ctx.request.max_sequences is not None
+    if most < 1 or (num.value(full_slots(ctx, layout)[1]) < CROWDED if limited else held < FULL * most):
         return found
     if busy.kind == "open":
         fit = "caches fit" if most < slots else "the engine runs"
@@ -401,8 +414,13 @@ def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None, layout: Layout | N
 def _rough_means(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, decode: DecodeAnswer) -> list[str]:
     """Where prompts take so much of the time between tokens that a mean is not what a simulation has."""
     alone, restarted = decode_seconds(ctx, layout, busy), 0.0
-    taken = decode.breakdown_s["prefill_interference"] / decode.time_s
+    taken, budget = decode.breakdown_s["prefill_interference"] / decode.time_s, token_budget(ctx)
     if busy.kind == "open":
+        if not ctx.engine.scheduler.look_ahead and num.value(ctx.prompt * (1 + length_spread(ctx))) > num.value(budget):
+            return [
+                f"serving: longer prompts take several steps of {num.value(budget):,g} tokens, in each of which others decode, which means follow "
+                "roughly; `roofline simulate` has every step"
+            ]
         taken = (1 - alone / steady_itl(ctx, layout, alone, busy.share)) * (ctx.output > 1)
     elif num.value(busy.batch) > 1:
         restarted = float(num.value(restart_fraction(ctx, layout, busy, alone)))

@@ -21,6 +21,7 @@ from rooflinecli.engine import legality as legal
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer, interval_bound, prefill_share_under_load, time_at_bound, token_prices
 from rooflinecli.engine.phase_answer import PhaseAnswer
+from rooflinecli.engine.serving_load import waits_for_cache
 from rooflinecli.formulas import closed_loop, cost, energy, serving
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.multi_chip import Options
@@ -96,7 +97,7 @@ def evaluate(request: Request, found: list[InstanceSizes], batches: np.ndarray, 
         phases = {phase: answer(ctx, plan, phase) for phase in ("prefill", "decode")}
         rules = [rule for phase in phases for rule in legal.rules(ctx, plan, phase)]
         shape = (len(found), len(batches))
-        fits = np.ones(shape, dtype=bool)
+        fits = np.ones(shape, dtype=bool) if disaggregated else np.broadcast_to(~waits_for_cache(ctx, plan), shape)
         for result in phases.values():
             fits = fits & result.memory.fits
         serve = offered(phases, plan.devices, plan.dp, ctx.prompt, ctx.output)

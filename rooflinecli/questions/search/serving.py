@@ -208,8 +208,11 @@ class ServingGrid:
             missed = [c.missed(float(v)) for c in conditions if not c.holds(v := self.limited(c)[i, j])]
             found.shortfall = "; ".join(missed) or self._room(found, i, j)
         else:
-            needed, capacity = (si(row.memory[name], "B") for name in ("total_bytes", "capacity_bytes"))
-            found.shortfall = f"memory: it needs {needed} of {capacity}"
+            needed, capacity = (row.memory[name] for name in ("total_bytes", "capacity_bytes"))
+            found.shortfall = f"memory: it needs {si(needed, 'B')} of {si(capacity, 'B')}"
+            if needed <= capacity:
+                most = self.one.whole(at(self.one.phases["decode"], "max_batch"))[i, j]
+                found.shortfall = f"memory: the cache holds {most:,.0f} of {row.layout.batch:,g} sequences"
         return found
 
     def _room(self, miss: NearestMiss, i: int, j: int) -> str:

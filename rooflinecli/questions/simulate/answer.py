@@ -11,7 +11,7 @@ from rooflinecli.core.parallel_map import Workers
 from rooflinecli.engine import evaluate, inference
 from rooflinecli.engine.build_request import warn
 from rooflinecli.engine.evaluate import prefill_share, token_prices
-from rooflinecli.engine.serving_load import ReplicaLoad, variation
+from rooflinecli.engine.serving_load import ReplicaLoad, queue_for_cache, variation
 from rooflinecli.formulas import cost, energy, serving
 from rooflinecli.questions.simulate import question as types
 from rooflinecli.questions.simulate.deployment import (
@@ -376,10 +376,7 @@ def answer_and_run(
         )
     fitting = len(ran.replicas) * int(ran.replicas[0].limits.pool / float(tokens.mean()))
     if question.concurrency and question.concurrency > fitting:
-        notes.append(
-            f"the KV cache holds {fitting:,} of the {question.concurrency:,} requests in flight at full length: the others queue, "
-            f"and `roofline estimate` wants --max-num-seqs for that"
-        )
+        notes.append(queue_for_cache(fitting, question.concurrency))
     if trace is not None and ran.values["steady_s"] >= ran.values["duration_s"]:
         notes.append("the trace is too short for a steady window: rates are over the whole run")
     if not ran.sustained:
