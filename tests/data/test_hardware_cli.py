@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from rooflinecli.core.errors import UsageError
+from rooflinecli.questions.hardware.answer import sheet
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -72,6 +75,19 @@ def test_a_pod_and_a_server_say_what_they_add_up_to() -> None:
     (server,) = json.loads(roofline("dgx-h100", "-f", "json").stdout)["systems"]
     assert (server["devices"], server["hosts"]) == (8, 1) and server["bisection_bytes_per_s"] == 4 * 450e9
     assert "1.44 TB/s" in roofline("tpu-v5e-256").stdout and "7.92 PFLOP/s" in roofline("dgx-h100").stdout
+
+
+def test_a_count_and_a_chip_say_what_they_add_up_to() -> None:
+    """Google's v5p-4096 counts TensorCores, two a chip: 8 x 16 x 16 chips of 459 TFLOP/s in hosts of 4; cut in the middle of an axis that
+    closes, 2 x 128 links of 90 GB/s. An axis of 8 of a v5e does not close: 8 links of 45 GB/s. Nine H100 take two servers."""
+    (pod,) = sheet("v5p-4096").chip.systems
+    assert (pod.devices, pod.hosts) == (2048, 512) and pod.peak_flops_per_s == pytest.approx(2048 * 459e12)
+    assert pod.bisection_bytes_per_s == pytest.approx(256 * 90e9) and pod.capacity_bytes == 2048 * 95 * 2**30
+    assert sheet("v5e-64").chip.systems[0].bisection_bytes_per_s == pytest.approx(8 * 45e9)
+    (two,) = sheet("9xH100").chip.systems
+    assert (two.level, two.hosts) == ("InfiniBand NDR", 2)
+    with pytest.raises(UsageError, match="v5p-100: no slice of TPU v5p has 50 chips; the nearest have 32 and 64"):
+        sheet("v5p-100")
 
 
 @pytest.mark.slow

@@ -169,19 +169,25 @@ def loads_agree(draw: random.Random) -> Iterator[str]:
         "`roofline simulate`" in note for note in answer.get("notes", ())
     ):  # of loads that no formula of means follows
         many = 600 if options["output"] > 16 else 2500  # short answers are cheap, and their first tokens vary more
-        run = ask("simulate", asked | ({} if "concurrency" in asked else {"num_requests": many}))["simulate"]
+        asked |= {"interval": False} | ({} if "concurrency" in asked else {"num_requests": many})
         first, further = answer["phases"]["prefill"], answer["phases"]["decode"]
-        rate = asked["qps"] * options["output"] if "qps" in asked else further["tokens_per_s"]
-        if (options["output"] > 1) != ("time_s" in further) or ("time_s" in further) != ("tpot_mean_s" in run):
-            yield f"an ITL of requests of {options['output']} tokens: {further.get('time_s')}, simulated {run.get('tpot_mean_s')}"
-        for name, value, rel in (
+        expected = (
             ("ttft_mean_s", first["time_s"], 0.2 if "concurrency" in asked else 0.1),
             ("tpot_mean_s", further.get("time_s"), 0.1),
-            ("output_tokens_per_s", rate, 0.1),
-        ):
-            if value is not None and not close(value, run[name], rel):
-                yield f"simulate {name} {run[name]:.4g}, estimate {value:.4g} ({value / run[name] - 1:+.0%}) at {asked}"
-    alone = {"equal_lengths": True, "num_requests": 1}
+            ("output_tokens_per_s", further["tokens_per_s"], 0.1),
+        )
+        runs = [ask("simulate", asked)["simulate"]]
+        if any(value is not None and not close(value, runs[0][name], rel) for name, value, rel in expected):
+            # what a run of so many requests misses, the mean of five may not: an open loop's differ by a tenth from seed to seed
+            runs += [ask("simulate", asked | {"seed": seed})["simulate"] for seed in (1, 2, 3, 4)]
+        if (options["output"] > 1) != ("time_s" in further) or ("time_s" in further) != ("tpot_mean_s" in runs[0]):
+            yield f"an ITL of requests of {options['output']} tokens: {further.get('time_s')}, simulated {runs[0].get('tpot_mean_s')}"
+            return
+        for name, value, rel in expected:
+            mean = None if value is None else sum(run[name] for run in runs) / len(runs)
+            if value is not None and mean is not None and not close(value, mean, rel):
+                yield f"simulate {name} {mean:.4g}, estimate {value:.4g} ({value / mean - 1:+.0%}) at {asked}"
+    alone = {"equal_lengths": True, "num_requests": 1, "interval": False}
     simulated = ask("simulate", options | alone | {"concurrency": 1})["simulate"]["ttft_mean_s"]
     for name, lone in (("concurrency 1", {"concurrency": 1}), ("qps to 0", {"qps": 1e-6})):
         ttft = ask("estimate", options | lone | {"phase": "prefill", "equal_lengths": True})["phases"]["prefill"][
@@ -298,7 +304,7 @@ def billed(draw: random.Random) -> Iterator[str]:
     if answer["feasible"] and not close(sold, bill, 1e-9):
         yield f"estimate: a request sells for {sold:.6g}, the server costs {bill:.6g}"
     if answer["feasible"]:
-        run = ask("simulate", options | {"num_requests": 24})["simulate"]
+        run = ask("simulate", options | {"num_requests": 24, "interval": False})["simulate"]
         hourly = (run[IN] * run["input_tokens_per_s"] + run[OUT] * run["output_tokens_per_s"]) * 3600 / 1e6
         if not close(hourly, options["n"] * float(options["price"]), 1e-6):
             yield f"simulate: tokens sell for {hourly:.6g} an hour, the server costs {options['n'] * options['price']:.6g}"

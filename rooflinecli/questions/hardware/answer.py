@@ -15,11 +15,12 @@ from rooflinecli.core.record import OPTIONAL, SPREAD, Record
 from rooflinecli.core.text import plural
 from rooflinecli.formulas.collectives import switch_bisection, torus_bisection
 from rooflinecli.formulas.roofline import ridge_point
+from rooflinecli.price.fabrics import DIRECTIONS, slice_shape
 from rooflinecli.specs import prices
 from rooflinecli.specs.efficiency import Efficiency
 from rooflinecli.specs.figure import Figure
 from rooflinecli.specs.hardware import DTYPES, HardwareSpec, Level, load_hardware
-from rooflinecli.specs.name_lookup import load_registry
+from rooflinecli.specs.name_lookup import load_registry, split_count
 from rooflinecli.specs.prices import choose
 
 
@@ -173,11 +174,15 @@ def named(names: list[str]) -> Chips:
 
 
 def sheet(name: str) -> ChipSheet:
-    """One chip with every figure's basis, citation and file:line, and its efficiency constants."""
-    spec = load_hardware(name)
+    """One chip with every figure's basis, citation and file:line, and its efficiency constants; of 'v5p-4096' or '16xH100' the totals of so many.
+    Raises UsageError for a slice that nobody rents."""
+    count, chip = split_count("hardware", name)
+    spec = load_hardware(chip)
+    if count and (why := spec.not_rented(count)):
+        raise UsageError(f"{name}: {why}")
     chosen = None if spec.price is not None else choose(spec)  # what an estimate's dollars come from
     return ChipSheet(
-        chip=record(spec),
+        chip=record(spec, count),
         figures=[
             SourcedFigure.like(
                 figure,
@@ -196,9 +201,12 @@ def sheet(name: str) -> ChipSheet:
     )
 
 
-def record(spec: HardwareSpec) -> Chip:
-    """One chip as numbers: what the list and the comparison show."""
+def record(spec: HardwareSpec, count: int | None = None) -> Chip:
+    """One chip as numbers: what the list and the comparison show. Its systems are those of its network, or the one of `count` devices."""
     bandwidth, price = spec.memory.bandwidth.si, spec.price
+    joined = [(level, math.prod(level.shape or [level.size])) for level in spec.network if level.size is not None]
+    if count:
+        joined = [(level, count) for level in spec.network if level.size is None or level.size >= count][:1]
     return Chip.like(
         spec,
         schema=SCHEMA,
@@ -221,7 +229,7 @@ def record(spec: HardwareSpec) -> Chip:
             )
             for level in spec.network
         ],
-        systems=[_totals(spec, level) for level in spec.network if level.size is not None],
+        systems=[_totals(spec, level, devices) for level, devices in joined],
         devices_per_host=int(spec.devices_per_host.si) if spec.devices_per_host else None,
         host_link_bytes_per_s=spec.host_link.si if spec.host_link else None,
         power_w=spec.power.si if spec.power else None,
@@ -231,15 +239,16 @@ def record(spec: HardwareSpec) -> Chip:
     )
 
 
-def _totals(spec: HardwareSpec, level: Level) -> System:
-    """All devices that a level joins. Its shape, where it is a torus, closes into rings unless its axes never do."""
-    devices = math.prod(level.shape) if level.shape else int(level.size or 1)
+def _totals(spec: HardwareSpec, level: Level, devices: int) -> System:
+    """Devices that a level joins: all of them, or a slice, whose longest axis closes into a ring where its chips do that."""
     dtype = next((d for d in HALF if d in spec.peak), next(iter(spec.peak)))
-    link = level.bandwidth.si
-    shape, rings = level.shape, level.wrap != "never"
+    link, shape = level.bandwidth.si, level.shape
+    if shape and math.prod(shape) != devices:
+        shape = list(slice_shape(devices, level.axes or len(shape)) or (devices,))
+    rings = bool(shape) and DIRECTIONS[level.wrap](max(shape), 1, max(shape), devices) > 1
     bisection = torus_bisection(tuple(shape), link, rings) if shape else switch_bisection(devices, link)
     return System(
-        level=level.name, devices=devices, hosts=devices / spec.devices_per_host.si if spec.devices_per_host else None, dtype=dtype,
+        level=level.name, devices=devices, hosts=math.ceil(devices / spec.devices_per_host.si) if spec.devices_per_host else None, dtype=dtype,
         peak_flops_per_s=devices * spec.peak[dtype].si, capacity_bytes=devices * spec.memory.capacity.si,
         bandwidth_bytes_per_s=devices * spec.memory.bandwidth.si, bisection_bytes_per_s=float(bisection),
     )  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import count
 from rooflinecli.engine.phase_answer import TrainAnswer
@@ -134,7 +136,7 @@ def view(answer: types.PlanAnswer, estimate: EstimateAnswer | None = None) -> Pa
 def _headline(answer: types.PlanAnswer, rows: list[types.SizedChip]) -> str:
     goal = f"{answer.criterion}, by {BOUNDS[answer.bound]}"
     if not rows:
-        return f"{_work(answer)}: infeasible on every chip ({goal})"
+        return f"{_work(answer)}: infeasible on every chip{_cheapest(answer)} ({goal})"
     best = rows[0]
     found = f"{best.devices:,} x {best.hardware}"
     if isinstance(best, types.TrainingChip):
@@ -154,6 +156,17 @@ def _headline(answer: types.PlanAnswer, rows: list[types.SizedChip]) -> str:
         itl = "" if n.itl_s is None else f", ITL {text(n.itl_s, 'itl_s')}"
         found += f", TTFT {text(n.ttft_s, 'ttft_s')}{itl}{usd}"
     return f"{_work(answer)}: {found}; {goal}"
+
+
+def _cheapest(answer: types.PlanAnswer) -> str:
+    """What the cheapest run that the budget does not pay for is expected to cost, and costs at the bound that is over it."""
+    rows = [row for row in answer.rows if isinstance(row, types.TrainingChip)]
+    over = [(row.cost_at_bound_usd, row) for row in rows if row.cost_at_bound_usd and row.elapsed_usd]
+    usd, row = min(over, key=lambda each: each[0], default=(0.0, None))
+    if row is None or usd <= (answer.budget_usd or math.inf):
+        return ""
+    on = f", the cheapest costs {money(row.elapsed_usd or 0.0)} on {row.devices:,} x {row.hardware}"
+    return f"{on}, {money(usd)} at {BOUNDS[answer.bound]}" if answer.bound != "expected" else on
 
 
 def _work(answer: types.PlanAnswer) -> str:
