@@ -28,6 +28,20 @@ def test_parameters(name):
     assert parameters(read(name)).total == CASES[name]["total"]
 
 
+def test_a_bare_name_has_a_head_where_the_class_of_its_auto_map_has():
+    """THUDM/chatglm3-6b and glm-4-9b are saved as ChatGLMModel, and AutoModel is ChatGLMForConditionalGeneration."""
+    bare = {"architectures": ["ChatGLMModel"]}
+    saved = bare | {"auto_map": {"AutoModel": "modeling_chatglm.ChatGLMForConditionalGeneration"}}
+    assert parameters(read("chatglm3-6b", **saved)).total == CASES["chatglm3-6b"]["total"]
+    assert parameters(read("chatglm3-6b", **bare)).total == CASES["chatglm3-6b"]["total"] - 65024 * 4096
+
+
+def test_minicpm3_without_its_value_width():
+    """openbmb/MiniCPM3-4B: 4.07B by its model card; its class takes hidden_size / num_attention_heads."""
+    made = model_from(Document(from_config({"model_type": "minicpm3", "num_attention_heads": 40}), Path("config.json")))
+    assert parameters(made).total == pytest.approx(4.07e9, rel=2e-3)
+
+
 def test_positions():
     assert read("Baichuan2-13B").positions.kind == "alibi"
     assert read("Baichuan2-7B").positions.kind == "rotary"

@@ -43,7 +43,7 @@ PALIGEMMA = {  # google/paligemma-3b-mix-224, whose tower was saved with a vocab
         "model_type": "gemma", "hidden_size": 2048, "intermediate_size": 16384, "num_attention_heads": 8, "num_hidden_layers": 18,
         "num_key_value_heads": 1, "num_image_tokens": 256, "vocab_size": 257216,
     },
-    "vision_config": {**SIGLIP, "num_image_tokens": 256, "projection_dim": 2048, "vocab_size": 257152},
+    "vision_config": {**SIGLIP, "num_image_tokens": 256, "projection_dim": 2048, "vocab_size": 257152, "tie_word_embeddings": True},
 }  # fmt: skip
 LLAVA = {  # llava-hf/llava-v1.6-mistral-7b-hf
     "model_type": "llava_next",

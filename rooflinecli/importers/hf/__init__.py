@@ -170,7 +170,7 @@ def _tower(outer: ConfigFields, name: str, model: Json) -> Json:
     made |= {"after": [*made.get("after", []), *joined.get("after", [])], "images": joined["images"]}
     for off in ("is_encoder_decoder", "add_cross_attention"):
         v.expect(off, (False, None), "an image encoder has neither a decoder nor cross-attention")
-    v.finish(NOISE | family.ignored | {"hidden_act"})
+    v.finish(NOISE | family.ignored | {"hidden_act", "tie_word_embeddings"})
     title = {"name": f"{name} image tower", "source": f"vision_config of the config, model_type {kind}"}
     return {"towers": [title | made | {"reads": "images", "lm_head": False}]}
 
@@ -195,7 +195,9 @@ def _refuse(f: ConfigFields, family: Family | None = None) -> None:
 def _head(f: ConfigFields) -> Json:
     """Whether there is a language-model head, by the class the checkpoint was saved from."""
     classes = f.items("architectures", str) or []
-    if not classes or classes[0].endswith(_HEADS):
+    auto = f.data.get("auto_map")
+    mapped = auto.get("AutoModel") if isinstance(auto, dict) else None  # ChatGLM's bare name has a head
+    if not classes or any(str(name).endswith(_HEADS) for name in (classes[0], mapped)):
         return {}
     if classes[0].endswith("Model"):
         return {"lm_head": False}

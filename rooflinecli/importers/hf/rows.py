@@ -274,7 +274,7 @@ def _part(fields: ConfigFields, name: str, kind: str) -> blocks.Block:
     part.expect("is_encoder_decoder", (False, None), "an encoder has no decoder")
     part.expect("add_cross_attention", (False, None), "an encoder has no cross-attention")
     made = one.convert(part)
-    part.finish(NOISE | one.ignored | {"hidden_act"})
+    part.finish(NOISE | one.ignored | {"hidden_act", "tie_word_embeddings"})
     return made
 
 
