@@ -598,6 +598,23 @@ PUBLIC: dict[str, tuple[str, list[tuple]]] = {
         "num_samples,num_error_samples,total_latency(ms),token_throughput(token/sec),avg_time_to_first_token(ms),avg_inter_token_latency(ms)\n1024,0,1540530.0,664.705,1496.85,46.6718\n",
         [(2, "itl", 0.0466718, "s", {"engine": "trtllm", "notes": ("the load is not in the file",)}), (2, "ttft", 1.49685, "s", {})],
     ),
+    "sgl-project/sglang, issue 2219": (  # bench_latency warms up with a batch that it prints too
+        "python3 -m sglang.bench_latency --model ../Qwen2-7B-Instruct --batch-size 1 --input-len 200 --output-len 100\nWarmup ...\n"
+        "Prefill. latency: 4.32211 s, throughput:    947.69 token/s\nDecode.  median latency: 0.01973 s, median throughput:    202.71 token/s\nBenchmark ...\n"
+        "Prefill. latency: 0.03508 s, throughput:   5700.84 token/s\nDecode.  latency: 0.01952 s, throughput:     51.23 token/s\nDecode.  median latency: 0.01924 s, median throughput:     51.97 token/s\n",
+        [(8, "prefill", 0.03508, "s", {"batch": 1, "prompt": 200, "unread": ""}), (8, "itl", 0.01924, "s", {"batch": 1, "prompt": 200, "output": 100, "engine": "sglang"})],
+    ),
+    "sgl-project/sglang, a result of bench_one_batch": (
+        '{"run_name": "default", "batch_size": 8, "input_len": 1024, "output_len": 64, "prefill_latency": 7.1627, "median_decode_latency": 0.0231039, "total_latency": 30.8}\n',
+        [(1, "prefill", 7.1627, "s", {"unread": "prompts of several requests at once"}), (1, "itl", 0.0231039, "s", {"batch": 8, "prompt": 1024, "output": 64})],
+    ),
+    "a LoRA of TRL by transformers 5": (  # figures in quotes, and no rate of steps
+        "{'train_runtime': '36.27', 'train_samples_per_second': '0.414', 'train_loss': '2.46', 'epoch': '3'}\n", [(1, "train", 0.414, "samples/s", {})]
+    ),
+    "a log of Megatron over several lines": (
+        " iteration 1000/5000 | consumed samples: 8000 | elapsed time per iteration (ms): 283.9 |\n learning rate: 4.6E-05 | global batch size: 8 | lm loss: 5.54 |\n",
+        [(1, "train", 0.2839, "s", {"batch": 8})],
+    ),
     "InternLM/InternEvo:doc/en/usage.md": (
         "INFO train.py:323 in record_current_batch_training_metrics -- tflops=189.8,step=1,loss=11.61,tgs (tokens/gpu/second)=4274.45,lr=6e-07,micro_num=4\n",
         [(1, "train", 4274.45, "tokens/s/device", {})],

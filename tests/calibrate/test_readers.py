@@ -147,9 +147,7 @@ def test_a_latency_that_is_no_time_is_named_and_not_dropped(value):
     nothing = text
     for name in ("Mean TTFT", "Median TTFT", "Median TPOT"):
         nothing = re.sub(rf"{name} \(ms\): .*", f"{name} (ms): {value}", nothing)
-    with pytest.raises(
-        DataError, match=r"^log:3: Mean TTFT .*Median TPOT .*: not a time; take the run out"
-    ):
+    with pytest.raises(DataError, match=r"^log:3: Mean TTFT .*Median TPOT .*: not a time; take the run out"):
         read_source(Source("log", nothing))
 
 

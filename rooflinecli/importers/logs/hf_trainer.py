@@ -58,6 +58,8 @@ def read(source: Source) -> list[MeasuredRow]:
             if not closed:
                 raise DataError(f"{source.at(line)}: the summary does not end; was the file cut short?")
         fields = {name: figure for name, value in _FIELD.findall(block) if (figure := _figure(value)) is not None}
+        if re.match(r"train_runtime'?: '", text[start:]):
+            fields["quoted"] = 1.0  # as transformers 5 prints, which counts samples and may leave steps out
         # else a step's, not a run's
         if "train_tokens_per_second" not in fields or "train_samples_per_second" in fields:
             printed.append((line, start, fields))
@@ -103,7 +105,7 @@ def _run(source: Source, line: int, fields: dict[str, float], head: dict[str, fl
     if runtime and samples and not rate and None not in counted:
         every = math.prod(counted) / runtime  # type: ignore[arg-type]
         rate, samples = (None, samples) if abs(every / samples - 1) < 0.2 else (samples, every)
-    if not runtime or not (steps or rate or None not in counted):
+    if not runtime or not (steps or rate or None not in counted or "quoted" in fields):
         raise DataError(f"{source.at(line)}: train_runtime without steps; was the file cut short?")
     if steps and rate and abs(runtime * rate / steps - 1) > max(0.02, HALF / rate):
         steps, head = None, {}  # those of another run of the log

@@ -131,15 +131,8 @@ def _lines(source: Source) -> Iterator[tuple[int, int | None, dict[str, float]]]
         if any(prefix in text for prefix in (*_TOOLS, "rollout/")):
             start = _STEP.search(text)
             number = int(start[1]) if start else None
-            yield (
-                line,
-                number,
-                {
-                    k: found
-                    for k, v in _PAIR.findall(text) + _CHAT.findall(text)
-                    if (found := as_number(v.rstrip("."))) is not None
-                },
-            )
+            figures = [(k, as_number(v.rstrip("."))) for k, v in _PAIR.findall(text) + _CHAT.findall(text)]
+            yield line, number, {k: value for k, value in figures if value is not None}
 
 
 def _blocks(source: Source) -> Iterator[tuple[int, int | None, dict[str, float]]]:

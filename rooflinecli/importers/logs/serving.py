@@ -28,7 +28,7 @@ _FLAG = re.compile(
     r"--?(model|m|max-concurrency|concurrency|request-rate|backend|dataset-name|dataset-path|(?:random-)?input-len|"
     r"(?:random-)?output-len|batch-size|num-prompts)[= ]+['\"]?([^'\"\s\\]+)"
 )
-_COMMAND = re.compile(r"\bbench(?:mark)?_(?:serving|latency|throughput)|\bbench (?:serve|latency|throughput)\b|\b(?:genai-perf|aiperf) profile\b")  # fmt: skip
+_COMMAND = re.compile(r"\bbench(?:mark)?_(?:serving|latency|throughput|one_batch)|\bbench (?:serve|latency|throughput)\b|\b(?:genai-perf|aiperf) profile\b")  # fmt: skip
 _ASKED = re.compile(r"\b(model|max_concurrency|request_rate|backend|dataset_name|dataset_path|(?:random_)?input_len|(?:random_)?output_len|batch_size|num_prompts)=(?:'([^']*)'|([^,)\s]+))")  # fmt: skip
 _IMAGES = re.compile(r"vision|image|video|audio|vqa|mmmu|multi-?modal|-mm\b", re.IGNORECASE)  # in a data set's name
 _CELLS = re.compile(r"[│|]")
@@ -39,6 +39,8 @@ _TRT_FIELD = re.compile(r"^([A-Z][^:]*?):\s+(\S.*?)\s*$")
 _TRT_DTYPES = {"FP8": "fp8", "NVFP4": "nvfp4", "W4A16_AWQ": "int4", "W8A16": "int8"}
 _MLPERF_FIELD = re.compile(r"^\s*([A-Za-z0-9.][^:]*?)\s*:\s*(\S.*?)\s*$")
 _SESSION = re.compile(r"\[BENCHMARK\] ((?:\S+ \S+ )*?batch_size \d+ input_length .*)")
+_ONE_BATCH = re.compile(r"^(Prefill\.|Decode\. +median) latency: +([\d.]+) s, (?:median )?throughput: +([\d.]+) token/s", re.MULTILINE)  # fmt: skip
+_ONE_BATCH_FIELDS = ("prefill_latency", "median_decode_latency", "batch_size", "input_len", "output_len")
 _LATENCY = re.compile(r"^Avg latency: ([\d.]+) seconds")
 _THROUGHPUT = re.compile(
     r"^Throughput: ([\d.]+) requests/s, ([\d.]+) (?:total )?tokens/s(?:, ([\d.]+) output tokens/s)?"
@@ -458,6 +460,33 @@ def _batch_records(source: Source) -> Iterator[tuple[int, Json]]:
                 yield line, {"tokens_per_second": both, "tokens_per_request": both / served, **asked}
 
 
+def _one_batch(source: Source, tool: str) -> list[MeasuredRow]:
+    """SGLang's bench_one_batch and bench_latency, printed or as JSON lines: a batch prefilled at once, then its median step of decoding."""
+    found = []
+    for line, run in source.objects if source.looks_like_json else _printed_batches(source):
+        first, step, *sizes = (positive(run.get(name)) for name in _ONE_BATCH_FIELDS)
+        stated = {name: round(size) for name, size in zip(("batch", "prompt", "output"), sizes, strict=True) if size}
+        several = "prompts of several requests at once" if sizes[0] != 1 else ""
+        for what, value, unread in (("prefill", first, several), ("itl", step, "")):
+            if value:
+                options = {"engine": "sglang", **stated}
+                found.append(MeasuredRow(source.at(line), tool, what, value, options=options, unread=unread))
+    return found
+
+
+def _printed_batches(source: Source) -> Records:
+    """Runs as the tool's JSON has them, cited at the median step; sizes follow from the rates. What precedes `Benchmark ...` warms up."""
+    tokens = taken = 0.0
+    for match in _ONE_BATCH.finditer(source.plain, max(source.plain.find("\nBenchmark ..."), 0)):
+        seconds, rate = float(match[2]), float(match[3])
+        if match[1] == "Prefill.":
+            tokens, taken = seconds * rate, seconds
+        elif tokens:
+            line, batch = source.line_of(match.start()), round(seconds * rate) or 1
+            sizes = {"batch_size": batch, "input_len": round(tokens / batch), "prefill_latency": taken}
+            yield line, {**_arguments(source.lines[: line - 1]), **sizes, "median_decode_latency": seconds}
+
+
 _ROWS: dict[str, Json] = table(Path(__file__).with_name("serving.yaml"))
 READERS = (
     *(ServingFormat(tool, {**_ROWS.get(row.get("like", ""), {}), **row}) for tool, row in _ROWS.items()),
@@ -469,4 +498,7 @@ READERS = (
         _batches,
     ),
     LogReader("TensorRT-LLM benchmark", _SESSION, _batches),
+    LogReader(
+        "sglang bench_one_batch", re.compile(rf'(?m:{_ONE_BATCH.pattern})|"prefill_latency": ?[\d.]'), _one_batch
+    ),
 )

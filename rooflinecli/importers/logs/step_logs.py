@@ -17,6 +17,7 @@ from rooflinecli.specs.snapshots import table
 
 WARM_UP = 2  # steps in which kernels are compiled, or that return before they ran
 ROUNDED = 3  # digits of a figure with a fraction: fewer are noted
+_MEAN = "the mean of the run's steps so far, as its last line states it"
 SPREAD = 0.15  # of the median: a larger spread is noted
 UNITS = {"ms": 1e-3, "s": 1.0, "": 1e-3, "K": 1.0, "M": 1e3}  # in seconds; nanotron shortens milliseconds
 _NUMBER = re.compile(r"\bglobal_step[=:] ?(\d+)|(?:\biter(?:ation)?[:=\s]+|\bstep:? |\[batch=|\bsteps?[ =]+)(\d+)")
@@ -72,7 +73,7 @@ class StepLog:
             if before and any(each.lstrip().startswith("```") for each in source.lines[before : steps[0][0]]):
                 options = {}
             before = steps[-1][0]
-            if batch and (sizes := [batch.search(self._line(source, line)) for line, _ in steps])[-1]:
+            if batch and (sizes := [batch.search("\n".join(source.lines[at - 1 : at + 2])) for at, _ in steps])[-1]:
                 given["batch"] = int(sizes[-1][1])
                 steps = [s for s, size in zip(steps, sizes, strict=True) if size and int(size[1]) == given["batch"]]
             steps = self._summed(source, steps)[-1 if self.row.get("mean") else 0 :]
@@ -81,10 +82,7 @@ class StepLog:
                 source, self.TOOL, steps, self.row.get("unit", "s"), options, self._tokens(source, steps, text)
             )
             if self.row.get("mean"):
-                rows = [
-                    replace(row, notes=("the mean of the run's steps so far, as its last line states it",))
-                    for row in rows
-                ]
+                rows = [replace(row, notes=(_MEAN,)) for row in rows]
             found += [self._rounded(row, source, steps) for row in rows]
         return found
 

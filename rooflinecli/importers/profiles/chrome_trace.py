@@ -75,17 +75,13 @@ def _kernel(event: Event, name: str, device: object, lane: object, seconds: floa
 def _torch(timed: list[Event]) -> list[Kernel]:
     """GPU kernels of a PyTorch trace, with the shapes of the operator that launched them where they were recorded."""
     shapes = {_args(e)["External id"]: e for e in timed if e.get("cat") == "cpu_op" and "External id" in _args(e)}
-    return [
-        _kernel(
-            e,
-            e["name"],
-            _args(e).get("device", e.get("pid", "")),
-            _args(e).get("stream", e.get("tid", "")),
-            **_torch_shape(shapes.get(_args(e).get("External id"))),
-        )
-        for e in timed
-        if str(e.get("cat")).lower() in _TORCH_GPU
-    ]
+    found = []
+    for e in timed:
+        if str(e.get("cat")).lower() in _TORCH_GPU:
+            args = _args(e)
+            device, lane = args.get("device", e.get("pid", "")), args.get("stream", e.get("tid", ""))
+            found.append(_kernel(e, e["name"], device, lane, **_torch_shape(shapes.get(args.get("External id")))))
+    return found
 
 
 def _torch_shape(event: Event | None) -> dict[str, float]:

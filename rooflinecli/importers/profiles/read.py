@@ -168,16 +168,7 @@ def _kernel(where: str, cells: list[str], columns: dict[str, tuple[int, float]])
     if seconds is None:
         raise DataError(f"{where}: the time is missing; give one in every line")
     sizes = {name: number(name) for name in ("flops", "bytes", "m", "k", "n")}
-    return Kernel(
-        word("name"),
-        seconds,
-        int(number("calls") or 1),
-        start,
-        word("device"),
-        word("lane"),
-        word("kind").lower(),
-        word("bound").lower(),
-        shards=number("shards") or 1.0,
-        dtype=word("dtype"),
-        **sizes,
-    )
+    name, device, lane, kind, bound, dtype = map(word, ("name", "device", "lane", "kind", "bound", "dtype"))
+    calls, shards = int(number("calls") or 1), number("shards") or 1.0
+    kind, bound = kind.lower(), bound.lower()
+    return Kernel(name, seconds, calls, start, device, lane, kind, bound, shards=shards, dtype=dtype, **sizes)
