@@ -56,17 +56,13 @@ def resolve(readings: Sequence[MeasuredRow], given: Options) -> ResolvedRows:
         if reading.doubt:
             found.doubts.append((reading.where, reading.doubt))
             continue
-        if reading.unread:
-            found.aside.append((reading.where, reading.unread))
-            continue
-        if (drafted := reading.probe.get("drafted")) and given.get("speculate") is None:
-            why = (
-                f"speculative decoding, {drafted:g} tokens a step; --speculative-method and --acceptance-rate price it"
-            )
+        why = reading.unread
+        if not why and (drafted := reading.probe.get("drafted")) and given.get("speculate") is None:
+            why = f"speculative decoding, {drafted:g} tokens a step; --speculative-method and --acceptance-rate price it"  # fmt: skip
+        if not why and (other := _elsewhere(reading, chip)) is not None:
+            why = f"measured on {other}, not on {chip.name}"
+        if why:
             found.aside.append((reading.where, why))
-            continue
-        if (other := _elsewhere(reading, chip)) is not None:
-            found.aside.append((reading.where, f"measured on {other}, not on {chip.name}"))
             continue
         if reading.quantity in ("collective", "matmul"):
             found.rows += microbenchmark_rows(reading, given, chip)
@@ -106,10 +102,8 @@ def _chip_named(stated: str) -> str | None:
 
 def _predicted(reading: MeasuredRow, given: Options, found: ResolvedRows) -> PredictedRow:
     phase = PHASE[reading.quantity]
-    options = {
-        **_joined(reading, given),
-        "phase": ["train" if phase == "train" else "prefill" if phase in ("prefill", "ttft") else "decode"],
-    }
+    kind = "prefill" if phase == "ttft" else phase if phase in ("train", "prefill") else "decode"
+    options = {**_joined(reading, given), "phase": [kind]}
     name = options.get("engine")  # one that has no file is taken as the one asked for, or the default
     known = {each for stem, engine in engines().items() for each in (stem, *engine.aliases)}
     if name is not None and str(name).lower() not in known:
@@ -215,10 +209,8 @@ def _complete(reading: MeasuredRow, options: Options) -> None:
     if options.get("n") is None and (whole or (not train and options.get("tp") is not None)):
         sizes = _SIZES if whole else _SIZES[:3]
         options["n"] = math.prod(_number(size, options) for size in sizes if options.get(size))
-    needed = [
-        *_NEEDED["train" if train else "serving"],
-        *(["output"] if not train and reading.quantity not in ("prefill", "ttft") else []),
-    ]
+    needed = [*_NEEDED["train" if train else "serving"]]
+    needed += ["output"] if not train and reading.quantity not in ("prefill", "ttft") else []
     if not train and not _loaded(options) and reading.quantity != "prefill":
         needed.append("batch" if reading.quantity == "static" else "concurrency")
     if options.get("batch") is not None and "concurrency" in needed:

@@ -109,17 +109,10 @@ class ServingFormat:
             for name in ("model", "engine")
         )
         run = ServingRun(
-            {"model": model, "engine": engine_of(engine), **sizes},
-            ttft,
-            itl,
-            number("throughput"),
-            number("concurrency"),
-            number("rate"),
-            requests,
-            number("duration"),
-            load_stated=row.get("load_stated", True),
-            drafted=number("drafted"),
-        )
+            {"model": model, "engine": engine_of(engine), **sizes}, ttft, itl,
+            number("throughput"), number("concurrency"), number("rate"), requests, number("duration"),
+            load_stated=row.get("load_stated", True), drafted=number("drafted"),
+        )  # fmt: skip
         figures = {path: at(record, path) for path in (*row.get("ttft", ()), *row.get("itl", ()), *whole)}
         run.notes = (
             *((f"{failed:g} requests failed",) if failed else ()),
@@ -341,14 +334,9 @@ def _inferencex(source: Source, line: int, record: Json, run: ServingRun) -> Ser
     apart = tp if str(record.get("dp_attention")).lower() == "true" else 1.0
     nominal = (DRAWN * (positive(record.get(name)) or 0.0) for name in ("isl", "osl"))
     options: Options = {
-        "hw": record.get("hw"),
-        "tp": tp / apart,
-        "dp": apart,
-        "n": tp,
-        "ep": apart if apart > 1 else None,
-        **lengths(*nominal),
-        "dtype": _INFERENCEX_DTYPES.get(str(record.get("precision"))),
-    }
+        "hw": record.get("hw"), "tp": tp / apart, "dp": apart, "n": tp, "ep": apart if apart > 1 else None,
+        **lengths(*nominal), "dtype": _INFERENCEX_DTYPES.get(str(record.get("precision"))),
+    }  # fmt: skip
     if options["dtype"] == "nvfp4" and str(record.get("hw", "")).startswith(("h1", "h2", "mi3")):
         options |= {"dtype": "bf16", "weight-dtype": "mxfp4"}  # these store four bits and compute in sixteen
     run.options |= options
@@ -361,13 +349,11 @@ def _trtllm(source: Source, line: int, record: Json, run: ServingRun) -> Serving
     each = next((positive(v) for name, v in record.items() if name.startswith("Per GPU Output Throughput")), None)
     plain = "bf16" if record.get("Dtype") == "bfloat16" else None
     run.options |= {
-        "engine": "trtllm",
-        "tp": tp,
-        "pp": pp,
+        "engine": "trtllm", "tp": tp, "pp": pp,
         "n": tp * (pp or 1.0) if tp else round(run.throughput / each) if run.throughput and each else None,
         "dtype": _TRT_DTYPES.get(record.get("Quantization", ""), plain),
         "kv-dtype": "fp8" if record.get("KV Cache Dtype") == "FP8" else None,
-    }
+    }  # fmt: skip
     return run
 
 
