@@ -76,6 +76,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Sampling())
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Workers take half of the tests each and then each other's rest: a file's fixtures and caches are made once, not in every worker."""
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log) if config.getvalue("dist") == "load" else None
+
+
 def pytest_collection_finish() -> None:
     """What collection made lives until the end; the garbage collector need not walk it again and again."""
     gc.collect()
