@@ -7,14 +7,40 @@ import textwrap
 from collections.abc import Callable
 from typing import NamedTuple
 
-from rooflinecli.core.derivation import FORMULAS, Traced
+from rooflinecli.core.derivation import FORMULAS, Traced, leaf
+from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.num import Number
+from rooflinecli.core.record import leaves
 from rooflinecli.core.units import count, si
 
 Name = Callable[[Traced], str]
 
 _RANK = {"+": 1, "-": 1, "*": 2, "/": 2, "neg": 3, "**": 4}
 _LONG_SUM = 12
+
+
+def quantities(answer: object) -> dict[str, Number]:
+    """Dotted path -> number, for every number of an answer; `phases.` is left out."""
+    return {
+        path.removeprefix("phases."): value
+        for path, value in leaves(answer)
+        if isinstance(value, (int, float, Traced)) and not isinstance(value, bool)
+    }
+
+
+def derivation(answer: object, name: str, path: str = "") -> Traced:
+    """The number of a traced answer that --explain names, at a path of today's names. Raises UsageError naming what exists."""
+    numbers, path = quantities(answer), path or name
+    if path not in numbers:
+        if inside := ", ".join(one for one in numbers if one.startswith(path + ".")):
+            raise UsageError(f"--explain {name} is a group; name one of {inside}", "explain")
+        raise unknown("quantity", path, numbers, "the JSON of the same command shows every quantity", "explain")
+    found = numbers[path]
+    return (
+        found
+        if isinstance(found, Traced)
+        else leaf(path, found, "", "counted exactly, without arithmetic on hardware or workload")
+    )
 
 
 def explain(number: Traced, depth: int = 3) -> str:

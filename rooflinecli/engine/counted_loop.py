@@ -34,7 +34,7 @@ from rooflinecli.specs.layout import Layout
 
 SHORT = 8  # idle first tokens: where an answer is written in less, clients move in bunches
 BUSY, BRIEF_ANSWER = 0.2, 20.0  # share of time that prompts take, and tokens of an answer: of fewer each differs
-CROWDED, CROWDED_ERROR = 0.6, 0.5  # share of time beyond which means of a few thousand requests differ by as much
+SATURATED, SATURATED_ERROR = 0.6, 0.5  # share of time beyond which means of a few thousand requests differ by as much
 BRIEF = 512  # tokens of a prompt: many shorter ones take less than four tell
 DIGITS = 7  # of prices, so that an array counts what a scalar does
 
@@ -67,16 +67,18 @@ def counted(ctx: EstimateContext, layout: Layout, load: ReplicaLoad) -> CountedM
     ):
         return None
     means, (plain, bare) = _closed if load.kind == "closed" else _open, ctx.without_trace(layout)
-    busy = (load.batch, load.crowd) if load.kind == "closed" else (load.share,)
+    busy = (load.batch, load.requests_per_slot) if load.kind == "closed" else (load.share,)
     return ctx.memoized(layout, "counted", lambda: means(plain, bare, *map(num.value, busy)), arrays=True)
 
 
-def _closed(ctx: EstimateContext, layout: Layout, batch: Number, crowd: Number) -> CountedMeans | None:
+def _closed(ctx: EstimateContext, layout: Layout, batch: Number, per_slot: Number) -> CountedMeans | None:
     written = num.maximum(ctx.output - 1, 0) * lone_token_s(ctx, layout)
     here = (ctx.request.equal_lengths | (written < SHORT * _lone(ctx, layout))) & (batch > 1)
     if not num.present(here):
         return None
-    first, itl, decoding, longer = _count(ctx, layout, here, batch * crowd, 0.0, num.where(crowd > 1, batch, num.INF))
+    first, itl, decoding, longer = _count(
+        ctx, layout, here, batch * per_slot, 0.0, num.where(per_slot > 1, batch, num.INF)
+    )
     return CountedMeans(here, first, itl, decoding, num.maximum(longer - 1, 0))
 
 
@@ -85,7 +87,7 @@ def _open(ctx: EstimateContext, layout: Layout, share: Number) -> CountedMeans |
     if not ctx.engine.scheduler.look_ahead or not num.present(here):  # compiled runtimes have a formula of their own
         return None
     first, itl, decoding, _ = _count(ctx, layout, here, 0.0, arrivals(ctx, layout)[0])
-    return CountedMeans(here, first, itl, decoding, CROWDED_ERROR * (share > CROWDED))
+    return CountedMeans(here, first, itl, decoding, SATURATED_ERROR * (share > SATURATED))
 
 
 def _lone(ctx: EstimateContext, layout: Layout) -> Number:

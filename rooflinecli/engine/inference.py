@@ -101,11 +101,11 @@ def _closed_loop_ttft(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, i
         if loop is not None:
             late = engine_constant(ctx, "late_tokens", "1") * speculation.engine_step_time(ctx, itl)
             mean = loop.instead_of(loop.first + late, mean)
-        if num.one(busy.crowd):
+        if num.one(busy.requests_per_slot):
             return mean
         first, written = _first_in_slot(ctx, layout, busy, itl), num.maximum(ctx.output - 1, 0) * itl
-        queued = closed_loop.queued_ttft(busy.crowd, first, written, ctx.requests_per_client, mean)
-        return num.where(busy.crowd > 1, queued, mean)
+        queued = closed_loop.queued_ttft(busy.requests_per_slot, first, written, ctx.requests_per_client, mean)
+        return num.where(busy.requests_per_slot > 1, queued, mean)
 
     return ctx.memoized(layout, "closed-loop TTFT", ttft)
 
@@ -123,10 +123,10 @@ def full_slots(ctx: EstimateContext, layout: Layout) -> tuple[Number, Number, Nu
 
     def full() -> tuple[Number, Number, Number]:
         slots, rate = residency.max_sequences(ctx), serving_load.arrivals(ctx, layout)[0]
-        crowded = ctx.in_closed_loop(2 * slots)
-        busy = load(crowded, layout)
-        itl = token(crowded, layout, busy).seconds
-        request = serving.e2e_latency(_first_in_slot(crowded, layout, busy, itl), itl, ctx.output)
+        loaded = ctx.in_closed_loop(2 * slots)
+        busy = load(loaded, layout)
+        itl = token(loaded, layout, busy).seconds
+        request = serving.e2e_latency(_first_in_slot(loaded, layout, busy, itl), itl, ctx.output)
         share = label(rate * request / slots, "u")
         if num.plain(share) and num.value(share) >= 1:
             raise Infeasible(
@@ -146,11 +146,11 @@ def throughput(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, itl: Num
         return serving.offered_throughput(serving_load.arrivals(ctx, layout)[0], ctx.output, layout.dp)
     bound = serving.prompt_bound_throughput(ctx.output, busy.prefill_interference_s, layout.pp, layout.dp)
     request = serving.e2e_latency(_closed_loop_ttft(ctx, layout, busy, itl), itl, ctx.output)
-    rate = serving.closed_loop_throughput(busy.batch * busy.crowd, ctx.output, request, layout.dp)
-    if not num.one(busy.crowd):
+    rate = serving.closed_loop_throughput(busy.batch * busy.requests_per_slot, ctx.output, request, layout.dp)
+    if not num.one(busy.requests_per_slot):
         request = serving.e2e_latency(_first_in_slot(ctx, layout, busy, itl), itl, ctx.output)
         slots = serving.closed_loop_throughput(busy.batch, ctx.output, request, layout.dp)
-        rate = num.where(busy.crowd > 1, num.minimum(rate, slots), rate)
+        rate = num.where(busy.requests_per_slot > 1, num.minimum(rate, slots), rate)
     return num.minimum(rate, bound)
 
 

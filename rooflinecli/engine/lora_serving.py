@@ -47,8 +47,7 @@ def add_priced(
     used = fine_tuning.adapters_met(_count(ctx), sizes["B"])
     constants = ctx.chip.constants("serving", "matmul", formats.outer_compute)
     for row, m, k, n, one in _pairs(ctx, rows, sizes):
-        rank = _rank(ctx)
-        flops = fine_tuning.adapter_flops(m, rank, k, n)
+        flops = fine_tuning.adapter_flops(m, _rank(ctx), k, n)
         moved = fine_tuning.served_adapter_bytes(m, k, n, formats.activation, one, WIDTH)
         costs.add([matmul(f"{row.name}.adapter", formats.outer_compute, flops, moved, m, k, n, 1 / n)], times)
         further = roofline.effective_memory_time(

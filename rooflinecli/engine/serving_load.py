@@ -45,14 +45,14 @@ LEAST = 1e-12  # sequences in flight: a request rate may be arbitrarily low
 @dataclass(slots=True, eq=False, repr=False)
 class ReplicaLoad:
     """Sequences that a replica runs at once, and in seconds what one more prompt adds (0 when none arrives); `share`: fraction of time
-    that prefills take in an open loop; `crowd`: requests in flight for each that runs, in a closed loop of more than the engine runs."""
+    that prefills take in an open loop; `requests_per_slot`: requests in flight for each that runs, in a closed loop of more than the engine runs."""
 
     kind: str
     batch: Number
     max_batch: Number
     prefill_interference_s: Number = 0.0
     share: Number = 0.0
-    crowd: Number = 1.0
+    requests_per_slot: Number = 1.0
 
 
 def load(ctx: EstimateContext, layout: Layout) -> ReplicaLoad:
@@ -66,12 +66,12 @@ def _load(ctx: EstimateContext, layout: Layout) -> ReplicaLoad:
         return _open_loop(ctx, layout, largest)
     if r.concurrency is None:
         return ReplicaLoad("static", ctx.batch, largest)
-    batch, crowd, most = ctx.batch, 1.0, num.maximum(largest, 1)
+    batch, per_slot, most = ctx.batch, 1.0, num.maximum(largest, 1)
     if r.concurrency is MOST:
         batch = most
     elif num.present(batch > most):
-        batch, crowd = num.minimum(batch, most), label(f.requests_per_slot(batch, most), "x_q")
-    return ReplicaLoad("closed", batch, largest, prefill_interference_s(ctx, layout), crowd=crowd)
+        batch, per_slot = num.minimum(batch, most), label(f.requests_per_slot(batch, most), "x_q")
+    return ReplicaLoad("closed", batch, largest, prefill_interference_s(ctx, layout), requests_per_slot=per_slot)
 
 
 def waits_for_cache(ctx: EstimateContext, layout: Layout) -> Number:

@@ -120,9 +120,9 @@ def requests_per_slot(clients: Number, most: Number) -> Number:
     "Little 1961: of x requests in flight for each that runs, one is answered in t_first + (S_o - 1) ITL; in the burst at the start those at the "
     "end of the queue wait as long as in the steady state, those in front not at all; no shorter than without a queue",
 )
-def queued_ttft(crowd: Number, first: Number, written: Number, per_slot: Number, alone: Number) -> Number:
+def queued_ttft(per_slot: Number, first: Number, written: Number, per_client: Number, alone: Number) -> Number:
     """max(t_ttft, t_first + (x - 1) (1 - 1 / 2 N_w) (t_first + t_written))."""
-    return num.maximum(alone, first + (crowd - 1) * (1 - 0.5 / per_slot) * (first + written))
+    return num.maximum(alone, first + (per_slot - 1) * (1 - 0.5 / per_client) * (first + written))
 
 
 @formula(

@@ -20,7 +20,7 @@ SERVED_SPREAD = (
 FILLED = (
     256.0  # slots of a group at which the kernels around the products are half way from their least to their full start
 )
-CROWD = 300.0  # sequences in a decode step
+CROWDED_FROM = 300.0  # sequences in a decode step: an engine then runs at the limit of its memory
 OVER_ALL = 0.1  # a kernel that permutes its own slots still looks at every slot of the group once
 
 
@@ -123,14 +123,14 @@ def uses(reach: Number, above: Number, most: Number) -> Number:
 
 @formula("c", "1", "sequences that one step decodes, from which runs at the limit of memory were fitted; " + _FIT)
 def crowded(sequences: Number) -> Number:
-    """1 from CROWD sequences on, else 0."""
-    return num.where(sequences >= CROWD, 1.0, 0.0)
+    """1 from CROWDED_FROM sequences on, else 0."""
+    return num.where(sequences >= CROWDED_FROM, 1.0, 0.0)
 
 
 @formula("e", "1", "runs at the limit of memory use experts less well than others; no cause confirmed; " + _FIT)
-def as_crowded(constant: Number, factor: Number, crowd: Number) -> Number:
+def as_crowded(constant: Number, factor: Number, crowded: Number) -> Number:
     """constant (1 + (factor - 1) c)."""
-    return constant * (1 + (factor - 1) * crowd)
+    return constant * (1 + (factor - 1) * crowded)
 
 
 @formula("n", "ranks", "definition")

@@ -48,8 +48,7 @@ def split(ledger: Ledger, over: TensorSplit) -> Ledger:
 
 @cached_by_identity
 def _split(ledger: Ledger, over: TensorSplit) -> Ledger:
-    layers = tuple(replace(layer, over=over) for layer in ledger.layers)
-    return replace(ledger, layers=layers, over=over)
+    return replace(ledger, layers=tuple(replace(layer, over=over) for layer in ledger.layers), over=over)
 
 
 def _mixing(group: LayerSpec, model: ModelSpec, known: list[tuple[AttentionSpec, Block]]) -> list[Block]:

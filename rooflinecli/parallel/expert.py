@@ -14,7 +14,7 @@ from rooflinecli.ledger.ledger import Sizes
 from rooflinecli.ledger.ops import Collective, ExpertAllToAll
 from rooflinecli.specs.layout import Layout
 
-COPIES = 4
+MOST_COPIES = 4  # of a token between nodes, in training
 SCALED_FP8 = 1.03125  # bytes per value of fp8 with a 32-bit scale for 128 values: what DeepEP dispatches
 
 
@@ -47,7 +47,7 @@ def collectives(
     """Dispatch and combine of `layers` MoE layers: an all-to-all each, forward and again backward."""
     size = tokens * top_k * d_model * bytes_per_value * layout.expert_load / layout.tp
     times = layers * (4 if backward else 2)
-    between = num.minimum(top_k, COPIES) / top_k
+    between = num.minimum(top_k, MOST_COPIES) / top_k
     return [
         Collective(
             "ep.all_to_all", "all-to-all", size, "ep", layout.ep, layout.stride["ep"], times, outer_share=between

@@ -57,9 +57,9 @@ def _parsed(written: str, unit: str, example: str = "") -> float:
     return units.parse(text, unit, example)
 
 
-def size(flag: str, written: str | float) -> float:
+def size(flag: str, written: str | float, kind: str = "amount") -> float:
     """A dimension of an array: a whole number, at least 1. Raises UsageError."""
-    found = number(flag, written, "amount")
+    found = number(flag, written, kind)
     if found < 1 or found != int(found):
         raise UsageError(f"{flag} {written}: a size is a whole number of at least 1")
     if found > MOST_THINGS:

@@ -69,12 +69,11 @@ def _matmul(columns: list[Array], chip: str, source: Row) -> BuiltOp:
 
 
 def _decode(columns: list[Array], chip: str, source: Row) -> BuiltOp:
-    b, s, h, g, d, w = columns
-    keys = num.minimum(s, np.where(w == 0, INF, w))
-    op = Op(
-        name="attention", kind="decode_attention", dtype="bf16", flops=attention.attention_core_flops(b, h, keys, d, d),
-        bytes=counts.bytes_of(b * keys * 2 * g * d, 2.0) + counts.bytes_of(b * h * 2 * d, 2.0), k=keys, n=d, items=b * g,
-    )  # fmt: skip
+    batch, context, heads, kv_heads, width, window = columns
+    keys = num.minimum(context, np.where(window == 0, INF, window))
+    flops = attention.attention_core_flops(batch, heads, keys, width, width)
+    moved = counts.bytes_of(batch * keys * 2 * kv_heads * width, 2.0) + counts.bytes_of(batch * heads * 2 * width, 2.0)
+    op = Op("attention", "decode_attention", "bf16", flops, moved, k=keys, n=width, items=batch * kv_heads)
     beyond = cached_bytes(op) > 1.5 * l2(chip)
     return op, beyond, beyond
 
@@ -91,41 +90,46 @@ def l2(chip: str) -> float:
 
 
 def _prefill(columns: list[Array], chip: str, source: Row) -> BuiltOp:
-    b, s, h, g, d, w = columns
-    op = _prefill_op(b, s, h, (g, d, d), np.where(w == 0, INF, w), d)
-    core = (d == 128) & (w == 0) & (s >= 256) & np.isin(h, [4, 8, 16, 32, 64]) & np.isin(g, [1, 2, 4, 8])
-    return op, core, s > 0
+    batch, prompt, heads, kv_heads, width, window = columns
+    op = _prefill_op(batch, prompt, heads, (kv_heads, width, width), np.where(window == 0, INF, window), width)
+    core = (width == 128) & (window == 0) & (prompt >= 256) & np.isin(kv_heads, [1, 2, 4, 8])
+    return op, core & np.isin(heads, [4, 8, 16, 32, 64]), prompt > 0
 
 
 def _prefill_op(
-    b: Array, s: Array, h: Array, heads: tuple[Array, Array | float, Array | float], window: Array | float, n: Array
+    batch: Array,
+    prompt: Array,
+    heads: Array,
+    kv: tuple[Array, Array | float, Array | float],
+    window: Array | float,
+    n: Array,
 ) -> Op:
-    """Causal flash attention in bf16; `heads`: KV heads, their width in scores and in values."""
-    g, d, values = heads
-    pairs = attention.causal_pairs(s, window)
+    """Causal flash attention in bf16; `kv`: KV heads, their width in scores and in values."""
+    kv_heads, width, values = kv
+    pairs = attention.causal_pairs(prompt, window)
+    flops = attention.attention_core_flops(batch, heads, pairs, width, values)
+    moved = attention.flash_attention_bytes(batch, prompt, prompt, heads, kv_heads, width, values, 2.0, 2.0)
     return Op(
-        name="attention", kind="prefill_attention", dtype="bf16", flops=attention.attention_core_flops(b, h, pairs, d, values),
-        bytes=attention.flash_attention_bytes(b, s, s, h, g, d, values, 2.0, 2.0), k=np.minimum(s, window + TILE), n=n,
-        quantized=2 * b * s * g * d, ramp=s / pairs, items=b * h * s / TILE,
+        "attention", "prefill_attention", "bf16", flops, moved, k=np.minimum(prompt, window + TILE), n=n,
+        quantized=2 * batch * prompt * kv_heads * width, ramp=prompt / pairs, items=batch * heads * prompt / TILE,
     )  # fmt: skip
 
 
 def _latent_decode(columns: list[Array], chip: str, source: Row) -> BuiltOp:
     """DeepSeek's multi-head latent attention over latents 512 + 64 wide."""
-    b, s, h = columns
-    op = Op(
-        name="attention", kind="latent_attention", dtype="bf16", flops=attention.attention_core_flops(b, h, s, 576.0, 512.0),
-        bytes=counts.bytes_of(b * s * 576, 2.0) + counts.bytes_of(b * h * 1088, 2.0), k=s, n=544.0 + 0 * s,
-        items=b * np.ceil(h / LATENT_HEADS),
-    )  # fmt: skip
-    return op, s > 0, s > 0
+    batch, context, heads = columns
+    flops = attention.attention_core_flops(batch, heads, context, 576.0, 512.0)
+    moved = counts.bytes_of(batch * context * 576, 2.0) + counts.bytes_of(batch * heads * 1088, 2.0)
+    items, mean_width = batch * np.ceil(heads / LATENT_HEADS), 544.0 + 0 * context
+    op = Op("attention", "latent_attention", "bf16", flops, moved, k=context, n=mean_width, items=items)
+    return op, context > 0, context > 0
 
 
 def _latent_prefill(columns: list[Array], chip: str, source: Row) -> BuiltOp:
     """The same over whole prompts, expanded to heads 192 wide, values 128."""
-    b, s, h = columns
-    op = _prefill_op(b, s, h, (h, 192.0, 128.0), INF, 160.0 + 0 * s)
-    return op._replace(k=s, quantized=b * s * 576), s > 0, s > 0
+    batch, prompt, heads = columns
+    op = _prefill_op(batch, prompt, heads, (heads, 192.0, 128.0), INF, 160.0 + 0 * prompt)
+    return op._replace(k=prompt, quantized=batch * prompt * 576), prompt > 0, prompt > 0
 
 
 BUILDERS: dict[str, Callable[[list[Array], str, Row], BuiltOp]] = {

@@ -1,4 +1,4 @@
-"""The programme of a fleet against trying everything: what fits, what it weighs, how far traffic may grow, what goes into hosts."""
+"""The program of a fleet against trying everything: what fits, what it weighs, how far traffic may grow, what goes into hosts."""
 
 from __future__ import annotations
 

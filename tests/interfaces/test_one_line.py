@@ -19,8 +19,8 @@ ENGINE = '    engine: OptText = field("word"'
 WARM = (
     '    warm_up: OptNumber = field("time", "Time to warm an engine up.", default=None, panel=ENGINE, phase="serve")\n'
 )
-ENERGY = '    Quantity("energy_j", "J"'
-FLOOR = '    Quantity("floor_energy_j", "J", "energy of the floor", LESS, formula=energy.energy, of=("devices", "power_w", "floor_s")),\n'
+ENERGY = "  energy_j: {unit: J"
+FLOOR = "  floor_energy_j: {unit: J, label: energy of the floor, better: less, formula: energy.energy, of: devices power_w floor_s}\n"
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def copy(tmp_path_factory):
     for file, before, line in (
         ("questions/simulate/question.py", SIMULATE, DRAIN),
         ("specs/options.py", ENGINE, WARM),
-        ("specs/quantities.py", ENERGY, FLOOR),
+        ("specs/quantities.yaml", ENERGY, FLOOR),
     ):
         path = folder / "rooflinecli" / file
         text = path.read_text()

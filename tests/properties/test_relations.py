@@ -139,7 +139,7 @@ def test_ideal_is_no_slower_and_leaves_the_floor_alone(q: Question) -> None:
 def test_a_larger_batch_takes_longer_and_yields_more(q: Question, factor: float) -> None:
     small, large = ask(q), ask(q, batch=q[0].batch * factor)
     no_slower(small, large)
-    # runs with CROWD sequences and more use experts less well (formulas/experts.crowded): a batch past that line may yield less
+    # runs with CROWDED_FROM sequences and more use experts less well (formulas/grouped_gemm.crowded): a batch past that line may yield less
     if not (q[0].model.layers[-1].feedforward.n_experts and q[0].batch < CROWD <= q[0].batch * factor):
         assert small.tokens_per_s <= large.tokens_per_s * (1 + SLACK)
     assert small.memory.total_bytes <= large.memory.total_bytes

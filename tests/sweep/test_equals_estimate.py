@@ -12,13 +12,13 @@ from conftest import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from rooflinecli.core.derivation_text import quantities
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.engine import build_request
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import PHASES
 from rooflinecli.price import overrides
 from rooflinecli.questions.estimate.answer import estimate
-from rooflinecli.questions.estimate.explain import quantities
 from rooflinecli.questions.sweep import axes, run
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout

@@ -26,8 +26,7 @@ def gemm_shapes(trace: Path) -> Shapes:
 
     Operations of one name with different sizes, in modules of one name, are left out.
     """
-    stem = trace.name.partition(".trace.json")[0]
-    file = trace.with_name(f"{stem}.xplane.pb")
+    file = trace.with_name(f"{trace.name.partition('.trace.json')[0]}.xplane.pb")
     found: dict[tuple[str, str], tuple[float, float, float] | None] = {}
     try:
         data = file.read_bytes() if file.stat().st_size <= LARGEST else b""

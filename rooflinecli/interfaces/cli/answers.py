@@ -22,7 +22,6 @@ from rooflinecli.interfaces.cli.from_question import (
     Study,
     add,
     command,
-    explained,
     show,
 )
 from rooflinecli.interfaces.cli.main import PlainGroup, application
@@ -214,9 +213,11 @@ def _run(verb: Verb) -> Callable[[Any, Any], int]:
     def run(question: Question[Any], how: Any) -> int:
         out = None if how.out is None else Path(how.out)
         if isinstance(how, Explained) and how.explain is not None:
+            from rooflinecli.core.derivation_text import derivation, explain
+
             lift = TracedLift()
             answer = question.lifted(lift).answer(lift)  # type: ignore[call-arg]
-            write(explained(answer, how.explain, int(how.depth)), out)
+            write(explain(derivation(answer, how.explain), int(how.depth)), out)
             return 0
         if isinstance(how, Launched) and how.emit is not None:
             write(question.launch(how.emit), out)  # type: ignore[attr-defined]

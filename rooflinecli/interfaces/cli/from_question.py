@@ -344,18 +344,3 @@ def draw(picture: Picture, target: str, above: str = "") -> None:
     text = drawn(picture, target)
     if text:
         write(above + text)
-
-
-def explained(answer: object, name: str, depth: int) -> str:
-    """The derivation of a quantity of an answer in traced numbers. Raises UsageError for a name that it does not have."""
-    from rooflinecli.core import num
-    from rooflinecli.core.derivation import leaf
-    from rooflinecli.core.derivation_text import explain
-    from rooflinecli.core.errors import unknown
-    from rooflinecli.core.record import leaves
-
-    numbers = {path: n for path, n in leaves(answer) if n is not None and not isinstance(n, (str, bool))}
-    if name not in numbers:
-        raise unknown("quantity", name, numbers, option="explain")
-    number = numbers[name]
-    return explain(leaf(name, number, "", "a constant") if num.value(number) is number else number, depth)

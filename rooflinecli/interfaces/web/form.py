@@ -11,6 +11,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
+from rooflinecli.core.derivation_text import quantities
 from rooflinecli.core.errors import RooflineError, UsageError
 from rooflinecli.core.record import leaves, plain
 from rooflinecli.core.text import one_line
@@ -21,7 +22,7 @@ from rooflinecli.interfaces.cli.answers import VERBS as printed
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.estimate.changes_to_try import changes
-from rooflinecli.questions.estimate.explain import derivation, quantities
+from rooflinecli.questions.estimate.explain import derivation
 from rooflinecli.questions.estimate.question import Estimate
 from rooflinecli.questions.question import Question
 from rooflinecli.questions.report.answer import outline

@@ -268,8 +268,7 @@ def program(phase: str, spec: ModelSpec, weights: Weights, batch: int, seq: int,
 def loss(spec: ModelSpec, weights: Weights, tokens: jax.Array) -> jax.Array:
     """Mean cross-entropy of every position against its own target (a rolled copy), so that all S logits count."""
     logits = forward(spec, weights, tokens)[0].astype(jnp.float32)
-    targets = jnp.roll(tokens, -1, axis=1)
-    chosen = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
+    chosen = jnp.take_along_axis(logits, jnp.roll(tokens, -1, axis=1)[..., None], axis=-1)[..., 0]
     return jnp.mean(jax.nn.logsumexp(logits, axis=-1) - chosen)
 
 

@@ -13,13 +13,12 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from rooflinecli.core import num, units
-from rooflinecli.core.derivation import Traced, decreasing_root, leaf
-from rooflinecli.core.errors import ImpossibleValue, UsageError, unknown
+from rooflinecli.core import derivation_text, num
+from rooflinecli.core.derivation import Traced, decreasing_root
+from rooflinecli.core.errors import ImpossibleValue, UsageError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.lift import TracedLift as TracedInputs
 from rooflinecli.core.num import Number
-from rooflinecli.core.record import leaves
 from rooflinecli.core.units import duration, si
 from rooflinecli.engine.choose import Candidate, ChosenLayout, evaluate_candidates
 from rooflinecli.engine.context import EstimateContext
@@ -32,30 +31,9 @@ from rooflinecli.specs.quantities import canonical
 from rooflinecli.specs.request import Request
 
 
-def quantities(result: Any) -> dict[str, Number]:
-    """Dotted path -> number, for every number of a result; `phases.` may be left out."""
-    return {
-        path.removeprefix("phases."): value
-        for path, value in leaves(result)
-        if isinstance(value, (int, float, Traced)) and not isinstance(value, bool)
-    }
-
-
 def derivation(request: Request, quantity: str) -> Traced:
     """The traced number behind a quantity of the JSON. Raises UsageError naming what exists."""
-    result = estimate(request, TracedInputs())
-    found = quantities(result)
-    name = canonical(quantity)
-    if name not in found:
-        shape = "the JSON of the same command shows every quantity"
-        if any(path.startswith(name + ".") for path in found):
-            inside = ", ".join(p for p in found if p.startswith(name + "."))
-            raise UsageError(f"--explain {quantity} is a group; name one of {inside}")
-        raise unknown("quantity", name, found, shape)
-    value = found[name]
-    if isinstance(value, Traced):
-        return value
-    return leaf(name, value, "", "counted exactly, without arithmetic on hardware or workload")
+    return derivation_text.derivation(estimate(request, TracedInputs()), quantity, canonical(quantity))
 
 
 def why(request: Request) -> list[dict[str, object]]:
@@ -234,43 +212,35 @@ def _rates(step: MeasuredStep) -> Iterator[Explanation]:
         yield _explanation(step, f"clocks at {share:.0%} of their rate{capped}", step.measured, 1 - share)
 
 
-def note(request: Request, result: EstimateAnswer, mfu: str | None, measured: str | None) -> None:
-    """Note a measured MFU or time next to the estimate, and what would explain it.
+def note(request: Request, result: EstimateAnswer, mfu: float | None, measured: float | None) -> None:
+    """Note a measured MFU or time in seconds next to the estimate, and what would explain it.
 
     Raises ImpossibleValue when it beats the hardware's peak.
     """
     if mfu is not None:
-        try:
-            value = units.parse(float(mfu) if mfu.replace(".", "", 1).isdigit() else mfu, "1")
-        except ValueError as error:
-            raise UsageError(f"--mfu {mfu}: {error}") from None
-        if value > 1:
+        if mfu > 1:
             raise ImpossibleValue(
-                f"--mfu {mfu}: impossible; {value:.0%} of peak is more than the hardware can do. "
-                f"{f'Write {value:g}% for a share in percent. ' if value <= 100 and not mfu.endswith('%') else ''}"
+                f"--mfu {mfu:g}: impossible; {mfu:.0%} of peak is more than the hardware can do. "
+                f"{f'Write {mfu:g}% for a share in percent. ' if 2 <= mfu <= 100 else ''}"
                 "Check that 6N FLOPs per token were counted and the dense, not the sparse, peak"
             )
-        if value <= 0:
-            raise UsageError(f"--mfu {mfu}: a utilization lies above 0 and up to 1")
+        if mfu <= 0:
+            raise UsageError(f"--mfu {mfu:g}: a utilization lies above 0 and up to 1")
         train = result.phases.get("train")
         if train is None:
             raise UsageError("--mfu describes training; add --phase train")
-        train.measured_mfu = value
-        train.measured_time_s = train.time_s * train.mfu / value
+        train.measured_mfu = mfu
+        train.measured_time_s = train.time_s * train.mfu / mfu
     if measured is not None:
         if len(result.phases) != 1:
             raise UsageError("--measured belongs to one phase; add --phase train, prefill or decode")
-        try:
-            value = units.parse(measured, "s")
-        except ValueError as error:
-            raise UsageError(f"--measured {error}") from None
         ((name, phase),) = result.phases.items()
-        if value < phase.floor_s:
+        if measured < phase.floor_s:
             raise ImpossibleValue(
-                f"--measured {measured}: impossible; {name} cannot take less than its floor of {units.duration(phase.floor_s)} "
+                f"--measured {duration(measured)}: impossible; {name} cannot take less than its floor of {duration(phase.floor_s)} "
                 "on this plan. Check batch, lengths, dtype and device count"
             )
-        phase.measured_time_s = value
+        phase.measured_time_s = measured
     for name, phase in result.phases.items():
         if phase.measured_time_s is not None:
             plans, _ = choose_layouts(context_of(request))

@@ -61,11 +61,13 @@ class Estimate(EstimateOptions, Question["EstimateAnswer"]):
     def answer_to(self, request: Request) -> EstimateAnswer:
         """The answer to the request, with the measured values compared."""
         from rooflinecli.questions.estimate.answer import estimate, warn_of_idle
-        from rooflinecli.questions.estimate.explain import note
 
         result = estimate(request)
         warn_of_idle(self.options(), (request, result))
-        note(request, result, self.text_of(Estimate.mfu), self.text_of(Estimate.measured))
+        if self.mfu is not None or self.measured is not None:
+            from rooflinecli.questions.estimate.explain import note
+
+            note(request, result, self.mfu, self.measured)
         return result
 
 

@@ -136,7 +136,7 @@ def pack(parts: Iterable[tuple[int, int]], devices: int, domain: int) -> bool:
 
 @dataclass(frozen=True)
 class Placement:
-    """The programme of a question; `rounding` as in `taken`."""
+    """The program of a question; `rounding` as in `taken`."""
 
     question: Fleet
     found: dict[tuple[str, str], InstanceOptions]
@@ -164,7 +164,7 @@ class Placement:
         ]
 
     @cached_property
-    def programme(self) -> AllocationProgram:
+    def program(self) -> AllocationProgram:
         groups = self.question.groups
         demands = tuple(
             ServiceDemand(s.qps, tuple(tuple(o for o, _ in self.instances(s, g)) for g in groups)) for s in self.able
@@ -175,15 +175,15 @@ class Placement:
 
     def solve(self) -> Assignment | None:
         """The assignment that carries all traffic, every model on one group where that is possible or asked; None where none does."""
-        together = None if self.question.split else replace(self.programme, whole=True).solve(1.0)
-        return together or self.programme.solve(1.0)
+        together = None if self.question.split else replace(self.program, whole=True).solve(1.0)
+        return together or self.program.solve(1.0)
 
     def chosen(
         self, service: FleetService, group: DeviceGroup, devices: int
     ) -> tuple[InstanceOption, ServingInstance, int]:
         """The layout on a number of devices, and how many instances of it."""
         pairs = dict(self.instances(service, group))
-        demand = self.programme.demands[self.able.index(service)]
+        demand = self.program.demands[self.able.index(service)]
         offer = demand.best(self.question.groups.index(group), devices)
         assert offer is not None  # devices are given where an instance takes them
         return offer, pairs[offer], devices // offer.size
@@ -219,7 +219,7 @@ def report(question: Fleet, found: dict[tuple[str, str], InstanceOptions]) -> Fl
     if given is not None and not placed.fits_in_domains(given):
         placed = replace(placed, rounding="chain")
         growth, given = _given(placed)
-    alone = placed.programme.growth_alone() if placed.able else []
+    alone = placed.program.growth_alone() if placed.able else []
     exact = replace(placed, rounding="none")
     tight = exact.solve() if exact.able and growth >= 1 else None
     if given and tight and tight.weight < given.weight and exact.fits_in_domains(tight):
@@ -253,8 +253,8 @@ def _given(placed: Placement) -> tuple[float, Assignment | None]:
     """The common growth of those that can run, and the assignment: of their traffic, or of the share that the fleet carries."""
     if not placed.able:
         return 0.0, None
-    growth, given = placed.programme.growth(), placed.solve()
-    return (growth, placed.programme.solve(growth)) if given is None else (max(growth, 1.0), given)
+    growth, given = placed.program.growth(), placed.solve()
+    return (growth, placed.program.solve(growth)) if given is None else (max(growth, 1.0), given)
 
 
 def _rows(placed: Placement, given: Assignment, share: float) -> list[PlacedService]:
@@ -292,7 +292,7 @@ def _service(
         served_qps=service.qps * min(growth, 1.0) if mine else 0.0,
         requests_per_s_at_bound=sum(row.requests_per_s_at_bound for row in mine), devices=sum(row.devices for row in mine),
         usd_per_hour=_total(row.usd_per_hour for row in mine), growth=alone[place] if place is not None else None,
-        load=placed.programme.load(place) if place is not None else None, refused=refused,
+        load=placed.program.load(place) if place is not None else None, refused=refused,
     )  # fmt: skip
 
 
@@ -306,7 +306,7 @@ def _group(placed: Placement, place: int, rows: list[PlacedService], fits: bool)
         hardware=load_hardware(group.chip).name,
         used=used,
         spare=group.devices - used,
-        needed=None if fits or not whole else placed.programme.needed(place),
+        needed=None if fits or not whole else placed.program.needed(place),
         price=None if price is None else "given" if group.price is not None else "file",
         usd_per_hour=None if price is None else float(cost.fleet_price(used, price)),
     )

@@ -1,7 +1,7 @@
-"""Who gets which devices: an exact integer programme over counts, solved by dynamic programming.
+"""Who gets which devices: an exact integer program over counts, solved by dynamic programming.
 
 A model takes a number of devices of every group; its rate on a group is that of the best of its instance layouts there, in
-whole instances. The programme asks for the least weight (dollars an hour, or devices) at which every model has its rate and
+whole instances. The program asks for the least weight (dollars an hour, or devices) at which every model has its rate and
 no group gives more than it has. Models are taken one after the other; for every count of devices given so far of all groups but
 one, what is kept is the fewest of that one. That is exact. Where the counts of three groups and more are too many to list, they
 are counted in larger lots, once rounded up (an assignment that exists) and once down (a bound on every other).
@@ -234,8 +234,7 @@ class AllocationProgram:
 
     def needed(self, group: int) -> int | None:
         """The fewest devices of one group that carry everything, the others as they are; None where no count does."""
-        grid = CountTable(self, group, rounded_up=True)
-        table = grid.all(1.0)
+        table = CountTable(self, group, rounded_up=True).all(1.0)
         least = float(np.min(table)) if table.size else float("inf")
         return int(least) if np.isfinite(least) else None
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import field, replace
 
 from rooflinecli.core.derivation import Traced
+from rooflinecli.core.derivation_text import quantities
 from rooflinecli.core.errors import Infeasible
 from rooflinecli.core.lift import TracedLift
 from rooflinecli.core.record import OPTIONAL, Record
@@ -19,7 +20,6 @@ from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer
 from rooflinecli.importers.source import Options
 from rooflinecli.questions.estimate.answer import choose_layouts, context_of, estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
-from rooflinecli.questions.estimate.explain import quantities
 from rooflinecli.questions.ops.answer import Operation, Roofs, phase_operations, roofs
 from rooflinecli.questions.profile.compare_estimate import TraceComparison
 from rooflinecli.questions.simulate.answer import curves, run, with_layout

@@ -111,9 +111,9 @@ def seconds_of(step: RlStep, part: str, parts: list[Part]) -> float | None:
 
 
 DEVICES = 8  # where -n is not given
-# of no rollout
-ASIDE = tuple("log changes calibrate calibrate_question search steps fixed n weight_sync_bandwidth source".split())
-OTHER_LOAD = 0.15  # of tokens, beyond which a log is of another load
+# fields of a question that its rollout does not read
+NOT_OF_ROLLOUT = "log changes calibrate calibrate_question search steps fixed n weight_sync_bandwidth source".split()
+OTHER_LOAD = 0.15  # relative difference in tokens beyond which a log is of another load
 SIGMA = 0.6  # of the logarithm of lengths whose mean alone a log states
 
 
@@ -169,52 +169,52 @@ def compose(question: Rl) -> Composed:
     """The parts of a question. Raises UsageError and Infeasible as an estimate and a simulation do."""
     devices = int(question.n or DEVICES)
     rolling = question.rollout_devices or devices
-    training = devices - question.rollout_devices if question.rollout_devices else devices
-    if training < 1:
+    trainer_devices = devices - (question.rollout_devices or 0)
+    if trainer_devices < 1:
         raise UsageError(f"--rollout-devices {rolling} leaves none of -n {devices} to the trainer", "rollout-devices")
     for name in filter(None, (question.reward_model, question.critic)):
         load_model(name)  # one that cannot be read is refused before a rollout is simulated
-    made = rl_parts.rollout(question.replace(**dict.fromkeys(ASIDE)), rolling)
+    rollout = rl_parts.rollout(question.replace(**dict.fromkeys(NOT_OF_ROLLOUT)), rolling)
     samples = rl_parts.samples_of(question)
-    update = rl_parts.update(question, training, samples)
-    found = [made.part]
+    update = rl_parts.update(question, trainer_devices, samples)
+    parts = [rollout.part]
     if question.reward_time:
         seconds = question.reward_time
-        found.append(Part("reward", "trainer", seconds, seconds, (seconds, seconds)))
+        parts.append(Part("reward", "trainer", seconds, seconds, (seconds, seconds)))
     if question.reward_model:
-        judge = rl_parts.update(question, training, samples, question.reward_model)
-        found.append(judge.forward("reward model", question.epochs))
-    found.append(update.forward("log-probabilities", question.epochs))
+        judge = rl_parts.update(question, trainer_devices, samples, question.reward_model)
+        parts.append(judge.forward("reward model", question.epochs))
+    parts.append(update.forward("log-probabilities", question.epochs))
     if question.has_reference:
-        found.append(update.forward("reference", question.epochs))
+        parts.append(update.forward("reference", question.epochs))
     if question.algorithm == "ppo":
-        critic = update if question.critic is None else rl_parts.update(question, training, samples, question.critic)
-        found += [critic.forward("values", question.epochs), critic.part("critic update")]
-    found.append(update.part("update"))
-    size = rl_parts.weight_bytes(question, made.engine)
+        critic = rl_parts.update(question, trainer_devices, samples, question.critic) if question.critic else update
+        parts += [critic.forward("values", question.epochs), critic.part("critic update")]
+    parts.append(update.part("update"))
+    size = rl_parts.weight_bytes(question, rollout.engine)
     rate = question.weight_sync_bandwidth or PUBLISHED.sync_bytes_per_s
-    found.append(Part("weight sync", "both", size / max(rate, BEST_SYNC), size / rate, (size / rate, size / rate)))
-    memory, moved = _memory(question, made, update, samples)
+    parts.append(Part("weight sync", "both", size / max(rate, BEST_SYNC), size / rate, (size / rate, size / rate)))
+    memory, moved = _memory(question, rollout, update, samples)
     if moved:
-        chip = made.engine.ctx.request.hardware
+        chip = rollout.engine.ctx.request.hardware
         if chip.host_link is None:
             raise UsageError(f"{chip.name} states no rate to its host; add --no-offload-state", "offload-state")
         seconds = 2 * moved / chip.host_link.si  # out before the rollout, back after it
-        found.append(
+        parts.append(
             Part("offload", "trainer" if question.rollout_devices else "both", seconds, seconds, (seconds, seconds))
         )
-    return Composed(question, samples, made, update, found, bool(moved), memory)
+    return Composed(question, samples, rollout, update, parts, bool(moved), memory)
 
 
-def _memory(question: Rl, made: Rollout, update: Update, samples: list[Sample]) -> tuple[types.MemoryAnswer, float]:
+def _memory(question: Rl, rollout: Rollout, update: Update, samples: list[Sample]) -> tuple[types.MemoryAnswer, float]:
     """Memory of the roles per device, and the bytes of the trainer's state that leave the device during the rollout."""
-    held, engine = update.answer.memory, made.engine
+    held, engine = update.answer.memory, rollout.engine
     capacity = float(engine.ctx.chip.capacity)
     ranks = engine.layout.tp * engine.layout.pp * max(float(engine.layout.ep) / float(engine.layout.tp), 1.0)
     weights = rl_parts.weight_bytes(question, engine) / float(ranks)
     mean = sum(sample.tokens for sample in samples) / len(samples)
-    wanted = len(samples) / made.engines * float(kv_bytes(engine.ctx, engine.layout, 1.0, mean))
-    pool = made.limits.pool * made.limits.bytes_per_token
+    wanted = len(samples) / rollout.engines * float(kv_bytes(engine.ctx, engine.layout, 1.0, mean))
+    pool = rollout.limits.pool * rollout.limits.bytes_per_token
     state = float(held.weights_bytes) + float(held.optimizer_bytes)
     copies = (
         (float(held.weights_bytes) if question.has_reference else 0.0),
@@ -223,8 +223,8 @@ def _memory(question: Rl, made: Rollout, update: Update, samples: list[Sample]) 
     shared = question.rollout_devices is None
     resident = state + sum(copies)
     updating = resident + float(held.gradients_bytes) + float(held.activations_bytes)
-    crowded = updating > capacity or resident + min(wanted, 0.1 * capacity) > pool  # the engine keeps its reserve
-    offload = crowded if question.offload_state is None else question.offload_state
+    too_large = updating > capacity or resident + min(wanted, 0.1 * capacity) > pool  # the engine keeps its reserve
+    offload = too_large if question.offload_state is None else question.offload_state
     moved = (resident if shared else sum(copies)) if offload else 0.0
     rest = resident - moved if shared else 0.0
     cache = max(min(wanted, pool - rest), 0.0)
@@ -260,8 +260,7 @@ def answered(question: Rl, done: Callable[[int, int], None]) -> types.RlAnswer:
         notes += [stopped] if stopped else []
     elif not question.is_given(Rl.n):
         notes.append(f"-n is not given: {DEVICES} devices")
-    log = question.logged()
-    answer = answer_of(compose(question), constants, log)
+    answer = answer_of(compose(question), constants, question.logged())
     if question.changes:
         from rooflinecli.questions.rl.variants import changes
 
@@ -308,33 +307,31 @@ def published_for(question: Rl) -> Constants:
 
 def answer_of(composed: Composed, constants: Constants, log: RlStep | None = None) -> types.RlAnswer:
     """The step of composed parts under constants, next to a logged one."""
-    question, made, update = composed.question, composed.rollout, composed.update
-    found, step = composed.step(constants)
+    question, rollout, update = composed.question, composed.rollout, composed.update
+    parts, step = composed.step(constants)
     devices, off = int(question.n or DEVICES), question.staleness
-    training = devices - question.rollout_devices if question.rollout_devices else devices
     mode = f"asynchronous, split, {off} step{'s' if off > 1 else ''} off" if off else "synchronous, split"
     if question.rollout_devices is None:
         mode = "colocated, samples carried over" if question.carries_over else "synchronous, colocated"
-    sums = {side: sum(p.time_s for p in found if p.side == side) for side in ("rollout", "trainer", "both")}
+    sums = {side: sum(p.time_s for p in parts if p.side == side) for side in ("rollout", "trainer", "both")}
     shorter = min(("rollout", "trainer"), key=lambda side: sums[side])
     tokens = float(sum(s.tokens for s in composed.samples))
-    chip, whole = made.engine.ctx.request.hardware, made.engine.ctx
-    passes = 1 + len([p for p in found if p.name in ("log-probabilities", "reference", "values", "reward model")])
+    chip, ctx = rollout.engine.ctx.request.hardware, rollout.engine.ctx
+    passes = 1 + len([p for p in parts if p.name in ("log-probabilities", "reference", "values", "reward model")])
     flops = float(update.answer.flops) * update.optimizer_steps / question.epochs
     useful = flops * (question.epochs * (2 if question.algorithm == "ppo" else 1) + passes / 3)
-    peak = float(whole.chip.peak(whole.formats.compute))
-    price = whole.price
+    peak = float(ctx.chip.peak(ctx.formats.compute))
+    price = ctx.price
     mfu = useful / (step.time_s * devices * peak)
-    rolling = sum(p.time_s for p in found if p.name == "rollout") / step.time_s  # decode streams memory all the while
-    watts = None if whole.chip.power is None else evaluate.mean_power(whole, min(rolling, 1.0), mfu, decode=False)
+    generated, updated = (next(p for p in parts if p.name == name) for name in ("rollout", "update"))
+    streaming = min(generated.time_s / step.time_s, 1.0)  # of the time: decode streams memory all the while
+    watts = None if ctx.chip.power is None else evaluate.mean_power(ctx, streaming, mfu, decode=False)
     usd = None if price is None else step.time_s / 3600 * devices * float(price)
     joules = None if watts is None else step.time_s * devices * float(watts)
     outputs = sum(s.output for s in composed.samples)
-    rolled = next(p for p in found if p.name == "rollout")
-    layout, trained = update.answer.layout_of_phase, next(p for p in found if p.name == "update")
-    head = sum(s.prompt for s in composed.samples) / len(composed.samples)
+    mean_prompt = sum(s.prompt for s in composed.samples) / len(composed.samples)
     return types.RlAnswer(
-        model=whole.spec.name,
+        model=ctx.spec.name,
         hardware=chip.name,
         algorithm=question.algorithm,
         mode=mode,
@@ -342,22 +339,22 @@ def answer_of(composed: Composed, constants: Constants, log: RlStep | None = Non
         load={
             "prompts": question.sequences // question.samples_each,
             "samples": question.samples_each,
-            "prompt_tokens": head,
+            "prompt_tokens": mean_prompt,
             "output_tokens": outputs / len(composed.samples),
             "longest_tokens": max(s.tokens for s in composed.samples),
             "turns": question.turns,
         },
         rollout=types.RolloutAnswer(
-            devices=made.devices,
-            engines=made.engines,
-            engine=whole.engine.name,
-            tp=int(made.engine.layout.tp),
-            ep=int(made.engine.layout.ep),
-            dtype=whole.dtype,
-            tokens_per_s=outputs / rolled.time_s,
+            devices=rollout.devices,
+            engines=rollout.engines,
+            engine=ctx.engine.name,
+            tp=int(rollout.engine.layout.tp),
+            ep=int(rollout.engine.layout.ep),
+            dtype=ctx.dtype,
+            tokens_per_s=outputs / generated.time_s,
         ),
-        trainer=types.TrainerAnswer(devices=training, layout=layout, optimizer_steps=update.optimizer_steps,
-            mfu=float(update.answer.mfu * update.answer.time_s) * update.optimizer_steps / trained.time_s,  # with the trainer's own time
+        trainer=types.TrainerAnswer(devices=devices - (question.rollout_devices or 0), layout=update.answer.layout_of_phase, optimizer_steps=update.optimizer_steps,
+            mfu=float(update.answer.mfu * update.answer.time_s) * update.optimizer_steps / updated.time_s,  # with the trainer's own time
         ),
         step=types.StepAnswer.like(
             step,
@@ -365,7 +362,7 @@ def answer_of(composed: Composed, constants: Constants, log: RlStep | None = Non
             tokens_per_s=tokens / step.time_s,
             tokens_per_s_per_device=tokens / step.time_s / devices,
             mfu=mfu,
-            rollout_idle_fraction=1 - rolled.time_s * (1 - made.idle_fraction) / step.time_s,
+            rollout_idle_fraction=1 - generated.time_s * (1 - rollout.idle_fraction) / step.time_s,
             trainer_idle_fraction=1 - sums["trainer"] / step.time_s,
             joules=joules,
             usd=usd,
@@ -374,7 +371,7 @@ def answer_of(composed: Composed, constants: Constants, log: RlStep | None = Non
             if log is None or not log.step_s
             else min(sum(measured_parts(log).values()) / log.step_s, 1.0),
         ),
-        parts=_parts(composed, found, shorter, log),
+        parts=_parts(composed, parts, shorter, log),
         memory=composed.memory,
         run=None if question.steps is None else types.RunAnswer(
             steps=question.steps,

@@ -55,7 +55,7 @@ class InstanceGrid:
         return np.broadcast_to(value, self.shape)
 
 
-def layouts(ctx: EstimateContext, open: OpenValues, most: int) -> list[InstanceSizes]:
+def layouts(ctx: EstimateContext, open_values: OpenValues, most: int) -> list[InstanceSizes]:
     """Instances of at most `most` devices: TP divides the heads, PP divides the layers; dp replicas of a mixture share its experts.
 
     Experts are split over the replicas, each over its tensor ranks (tp 1 is attention data parallelism), or over all ranks;
@@ -72,7 +72,7 @@ def layouts(ctx: EstimateContext, open: OpenValues, most: int) -> list[InstanceS
             continue
         for ep in sorted({dp, tp * dp} & set(shared)):
             layout = InstanceSizes(tp=tp, pp=pp, dp=dp, ep=ep)
-            if all(layout[name] in open[name] for name in ("tp", "pp", "ep") if name in open):
+            if all(layout[name] in open_values[name] for name in ("tp", "pp", "ep") if name in open_values):
                 found.append(layout)
     return found
 
@@ -123,7 +123,7 @@ def offered(
     }
 
 
-MOST = 4096  # devices of both pools, where neither -n nor a rate bounds them
+MOST_DEVICES = 4096  # devices of both pools, where neither -n nor a rate bounds them
 
 
 @dataclass(frozen=True)
@@ -314,7 +314,7 @@ def _pair(asked: ServingSearchQuestion, p: PoolInstance, d: PoolInstance) -> Poo
     if asked.qps is not None:
         found = pair(*(serving.instances_for_rate(asked.qps, o.within_limit) for o in (p, d)))
         return None if asked.devices is not None and found.devices > asked.devices else found
-    budget = asked.devices or MOST
+    budget = asked.devices or MOST_DEVICES
     counts = np.arange(1.0, budget // p.devices + 1)
     others = serving.whole_instances(budget - counts * p.devices, d.devices)
     counts, others = counts[others >= 1], others[others >= 1]

@@ -447,8 +447,7 @@ def nearest(question: TrainingSearchQuestion, found: TrainingSearchResult) -> Ne
     """The layout that comes closest, and what it lacks."""
     if found.limit_miss is not None:
         layout = found.limit_miss.layout
-        result = estimate(request_of(question, layout))
-        values = limits_at_bound(question, result)
+        values = limits_at_bound(question, estimate(request_of(question, layout)))
         lacks = [
             c.missed(value)
             for c in question.conditions

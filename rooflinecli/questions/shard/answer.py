@@ -31,6 +31,7 @@ from rooflinecli.price.network import price_collective
 from rooflinecli.quantization.formats import FORMATS, Formats, formats, size_of
 from rooflinecli.questions.collective.question import ChipName
 from rooflinecli.questions.shard.question import Partitioned, PartitionedAttention, PartitioningAnswer
+from rooflinecli.specs import parse_values
 from rooflinecli.specs.hardware import HardwareSpec
 from rooflinecli.specs.model import ModelSpec
 
@@ -68,17 +69,10 @@ def assignments(text: str, flag: str) -> dict[str, float]:
     """`I=1024,J=4096` -> numbers, 4k and 4096 alike. Raises UsageError."""
     sizes: dict[str, float] = {}
     for part in filter(None, re.split(r"[,\s]+", text)):
-        name, _, value = part.partition("=")
-        factor = {"k": 1024.0, "K": 1024.0, "M": 1048576.0}.get(value[-1:], 1.0)
-        try:
-            size = float(value.rstrip("kKM")) * factor
-        except ValueError:
-            raise UsageError(f"{flag} {text}: expected name=number pairs such as x=4,y=2") from None
-        if size < 1 or size != int(size):
-            raise UsageError(f"{flag} {part}: a size is a whole number of at least 1")
-        if size > 1e12:
-            raise UsageError(f"{flag} {part}: exceeds the supported maximum of 1e+12")
-        sizes[name] = size
+        name, equals, value = part.partition("=")
+        if not equals:
+            raise UsageError(f"{flag} {text}: expected name=number pairs such as x=4,y=2")
+        sizes[name] = parse_values.size(f"{flag} {name}", value, "length")
     if not sizes:
         raise UsageError(f"{flag} is empty; give name=number pairs such as x=4,y=2")
     return sizes
