@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,10 @@ def implied(given: Collection[str], quantities: Iterable[str] = ()) -> str:
     phases = {name.partition(".")[0] for name in quantities} & {*PHASES, "serve"}
     meant = {OPTIONS[name].phase for name in given if name in OPTIONS} - {""}
     meant |= kinds_of_work(phases)
+    if isinstance(given, Mapping) and (stored := given.get("weight-dtype")):
+        from rooflinecli.quantization.gguf import file_type
+
+        meant |= {"serve"} if file_type(str(stored)) is not None else set()  # llama.cpp's files, which nothing trains
     return meant.pop() if len(meant) == 1 else ""
 
 

@@ -90,7 +90,8 @@ class Drawing:
 class Picture:
     """series label -> (x, y) points; roofs: label -> (peak FLOP/s, bytes/s) or a capacity; axis titles and scales; names: of points.
 
-    log: both axes are logarithmic; log_up: the upward one alone. curves: points of a series are joined.
+    log: both axes are logarithmic; log_up: the upward one alone. curves: points of a series are joined. boxes: label -> (left, right,
+    bottom, top), beside the series or instead of them.
     """
 
     title: str
@@ -103,6 +104,7 @@ class Picture:
     names: dict[tuple[float, float], str] = field(default_factory=dict)
     log_up: bool = False
     curves: bool = False
+    boxes: dict[str, list[tuple[float, float, float, float]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ BASE = {"model": "llama-3-8b", "hw": "h100"}
         ({"n": 8, "dtype": "fp8"}, ("prefill", "decode", "train")),
         ({"qps": 1}, ("prefill", "decode")),
         ({"engine": "vllm"}, ("prefill", "decode")),
+        ({"weight-dtype": "q4_k_m"}, ("prefill", "decode")),
+        ({"weight-dtype": "nf4"}, ("prefill", "decode", "train")),
         ({"zero": 3, "n": 8}, ("train",)),
         ({"tokens": "1T"}, ("train",)),
         ({"tokens": "1T", "qps": 1}, ("prefill", "decode", "train")),

@@ -53,7 +53,7 @@ def test_a_refusal_names_its_option_in_plain_words(args: tuple[str, ...], said: 
         (("--utilization", "x"), "--utilization x: 'x' is not a number; write for example '80%'"),
         (("h200",), "h200: an argument too many; a switch takes no value, and any other value follows its option"),
         (("--attention-dp", "yes"), "yes: an argument too many; a switch takes no value"),
-        (("--deadline", "30d"), "No such option: --deadline"),
+        (("--deadline", "30d"), "no option --deadline: `roofline estimate` does not read it; `roofline plan` has --deadline"),
         (("-n", "8", "--measured", "35"), "expected a time in us, ms, s, min, h or days, for example '40 ms'"),
         (("--doc-lengths", "2k;4k"), "--doc-lengths 2k;4k: "),
         (("-n", "8", "--phase", "train", "--mfu", "140%"), "more than the hardware can do. Check that"),
@@ -68,6 +68,7 @@ def test_a_value_is_refused_with_an_example_of_its_own_and_given_once(args: tupl
     ("args", "said"),
     [
         (("ops", *BASE, "--price", "2"), "no option --price: `roofline ops` does not read it; `roofline estimate` has --price."),
+        (("estimate", *BASE, "--slo", "itl=20ms"), "no option --slo: `roofline estimate` does not read it; `roofline search` has --slo."),
         (("estimate", "llama-3-8b", "--hw", "h100,h200"), "--hw h100,h200: takes one here; `roofline sweep` and `compare` take several"),
         (("kernel", "conv"), "unknown command 'conv'; known: attention, elementwise, grouped-gemm, matmul. `roofline kernel --help` lists them"),
         (("rl", "--hw", "h100"), "no model given; name one"),

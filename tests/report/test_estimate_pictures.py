@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from conftest import run_cli
@@ -10,39 +12,58 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rooflinecli.core.errors import UsageError
+from rooflinecli.parallel import schedules
 from rooflinecli.questions.estimate.pipeline_timeline import timeline
+from rooflinecli.specs.layout import Layout
 
 STEP = ("estimate", "llama-3-8b", "--hw", "h100", "-n", "8", "--pp", "4", "--phase", "train", "--batch", "16")
 
 
-@settings(max_examples=40, deadline=None)
+SCHEDULES = {
+    path.stem.replace("_", "-"): import_module(f"rooflinecli.parallel.schedules.{path.stem}")
+    for path in Path(schedules.__path__[0]).glob("[!_]*.py")
+}
+CHUNKED = ("one-f-one-b", "interleaved-zero-bubble")
+
+
+@settings(max_examples=60, deadline=None)
 @given(
-    pp=st.integers(1, 8), groups=st.integers(1, 4), chunks=st.integers(1, 4), backward=st.sampled_from((1.0, 2.0, 3.0))
+    name=st.sampled_from(sorted(SCHEDULES)),
+    pp=st.integers(1, 4).map(lambda half: 2 * half),
+    groups=st.integers(2, 4),
+    chunks=st.integers(1, 3),
+    backward=st.sampled_from((2.0, 3.0)),
 )
-def test_a_pipeline_idles_its_bubble(pp, groups, chunks, backward):
-    """Narayanan et al. 2021: (pp-1)/(v m + pp - 1) of the step; a stage does one pass at a time, all of them, backward after forward."""
-    passes = timeline(pp, groups * pp, chunks, backward)
-    whole = max(each.end for each in passes)
-    idle = 1 - sum(each.end - each.start for each in passes) / (pp * whole)
-    assert idle == pytest.approx((pp - 1) / (chunks * groups * pp + pp - 1), abs=1e-9)
-    assert len({each[:4] for each in passes}) == len(passes) == 2 * pp * chunks * groups * pp
+def test_a_pipeline_idles_the_bubble_that_the_estimate_counts(name, pp, groups, chunks, backward):
+    """For every schedule; a stage does one pass at a time, all of them, backward after forward, weight gradients after those of its input."""
+    chunks = max(chunks, 1 + (name == "interleaved-zero-bubble")) if name in CHUNKED else 1
+    backward = 2.0 if name == "zb-v" else backward
+    microbatches = groups * pp
+    passes = timeline({"one-f-one-b": "1f1b"}.get(name, name), pp, microbatches, chunks, backward)
+    idle = max(each.end for each in passes) - sum(each.end - each.start for each in passes) / pp
+    layout = Layout(pp=pp, virtual_stages=chunks)
+    assert idle == pytest.approx(SCHEDULES[name].bubble(layout, 1.0 + backward, 1.0), abs=1e-9)
+    assert sum(each.end - each.start for each in passes) == pytest.approx((1 + backward) * microbatches * pp)
+    assert len({each[:4] for each in passes}) == len(passes)
     for stage in range(pp):
         mine = sorted((each for each in passes if each.stage == stage), key=lambda each: each.start)
         assert all(a.end <= b.start + 1e-9 for a, b in pairwise(mine))
-        first = {each[1:3]: each.end for each in mine if each.forward}
-        assert all(first[each[1:3]] <= each.start + 1e-9 for each in mine if not each.forward)
+        ends = {(each.kind, *each[1:3]): each.end for each in mine}
+        for each in mine:
+            first = {"forward": each.kind, "weight gradients": "input gradients"}.get(each.kind, "forward")
+            assert each.kind == first or ends[first, *each[1:3]] <= each.start + 1e-9
 
 
 def test_interleaved_stages_take_whole_groups():
     with pytest.raises(UsageError, match="no multiple of 4 interleaved stages"):
-        timeline(4, 6, 2)
+        timeline("1f1b", 4, 6, 2)
 
 
 def test_the_pipeline_of_an_estimate_is_drawn_with_its_bubble():
     out = run_cli(
         *STEP, "--tp", "1", "--micro-batch-size", "1", "--virtual-stages", "1", "--plot", "-", "--plot-kind", "pipeline"
     ).out
-    assert "8 micro-batches over 4 stages, idle 27%" in out and "o forward" in out and "+ backward" in out
+    assert "1f1b: 8 micro-batches over 4 stages, idle 27%" in out and "o forward" in out and "+ backward" in out
     last = next(row for row in out.splitlines() if row.startswith("4 ┤"))
     assert last[3:].lstrip().startswith("o") and last.startswith("4 ┤   "), "the last stage waits for the first three"
 
@@ -55,7 +76,10 @@ def test_memory_is_drawn_part_on_part_up_to_the_capacity():
 
 @pytest.mark.parametrize(
     ("more", "says"),
-    [(("--pp", "1"), "add --phase train and --pp N"), (("--schedule", "gpipe", "--virtual-stages", "1"), "not gpipe")],
+    [
+        (("--pp", "1"), "add --phase train and --pp N"),
+        (("--schedule", "zb-v", "--recompute", "full", "--virtual-stages", "1"), "take equally long"),
+    ],
 )
 def test_what_has_no_drawing_says_so(more, says):
     ran = run_cli(*(STEP[:5] + STEP[7:] if "--pp" in more else STEP), *more, "--plot", "-", "--plot-kind", "pipeline")

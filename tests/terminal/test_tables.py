@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rooflinecli.render.blocks import Column, Headline, Table, page
+from rooflinecli.render.blocks import Column, Headline, Page, Prose, Table, page
 from rooflinecli.render.formats import terminal
 from rooflinecli.render.formats.terminal import columns
 
@@ -231,3 +231,14 @@ def test_tables_of_errors_have_their_columns_in_order_under_their_headings():
         "group", "rows", "CPU s", "mean error", "bias", "in the 80% interval", "rank of the published", "note",
     ]  # fmt: skip
     assert made.rows[0][:5] == ["h100", "12", "2.2", "10.4%", "-2.0%"]
+
+
+@pytest.mark.parametrize(("groups", "lines", "left"), [(5, 4, 4), (7, 3, 3), (5, 5, 2)])
+def test_the_last_groups_stand_close_where_that_keeps_the_screen(groups, lines, left):
+    """Blank lines beyond a screen of 24 go from the end, but for the first two; no other line does."""
+    blocks = [[Prose(f"{i} {n}") for n in range(lines)] for i in range(groups)]
+    text = terminal.draw(Page(blocks, about="more"), 80)
+    assert text.replace("\n\n", "\n").split("\n") == [block.text for group in blocks for block in group]
+    assert [text.index(f"{i + 1} 0") - text.index(f"{i} {lines - 1}") for i in range(groups - 1)] == [5] * left + [
+        4
+    ] * (groups - 1 - left)

@@ -122,8 +122,8 @@ class Verb:
     """The view of an answer in render/views, the list that CSV has as rows, how the answer goes out and how it is made.
 
     help: of a verb with sub-commands, one for each of the module's QUESTIONS; former: their names of earlier releases;
-    best: the command of the first row, whose limits and changes to try the view shows; devices_chosen: whether the answer has chosen its
-    devices, so that more of them are no change to try.
+    best: the command of the first row, or the nearest miss, whose limits and changes to try the view shows; devices_chosen: whether an
+    answer with rows has chosen its devices, so that more of them are no change to try.
     """
 
     view: str
@@ -141,7 +141,8 @@ class Verb:
             return {}
         from rooflinecli.questions.estimate.changes_to_try import of_command
 
-        return {"estimate": of_command(self.best(answer), not self.devices_chosen)}
+        chosen = self.devices_chosen and bool(getattr(answer, self.table))
+        return {"estimate": of_command(self.best(answer), not chosen)}
 
 
 VERBS = {
@@ -150,7 +151,7 @@ VERBS = {
         "results",
         plotted(Study),
         _search,
-        best=lambda a: next((row.estimate or row.command for row in a.results), ""),
+        best=lambda a: next((row.estimate or row.command for row in (*a.results, a.nearest_miss) if row), ""),
         devices_chosen=True,
     ),
     "plan": Verb(

@@ -79,7 +79,7 @@ def _exit_code(options: Options, answer: EstimateAnswer) -> int:
     from rooflinecli.specs.request import kinds_of_work
 
     failing = kinds_of_work({v.constraint.partition(".")[0] for v in answer.violations})
-    given = [name for name, written in options.items() if written is not None]
+    given = {name: written for name, written in options.items() if written is not None}
     return int(bool(failing) and ("phase" in given or implied(given) != "" or len(failing) > 1))
 
 

@@ -293,10 +293,13 @@ def other_tools() -> dict[str, str]:
 
 
 def any_option(flag: str) -> str:
-    """The flag of the option of an estimate that goes by that name; empty where there is none."""
-    from rooflinecli.specs.options import OPTIONS
+    """The verb whose option goes by that name, with its flag; empty where there is none."""
+    from rooflinecli.interfaces.verbs import question
 
-    return next((one.flag for one in OPTIONS.values() if flag.lstrip("-") in one.names), "")
+    for verb in ("estimate", "search", "simulate", "plan", "fit"):
+        with contextlib.suppress(UsageError):
+            return f"`roofline {verb}` has {question(verb).named(flag.lstrip('-')).flag}"
+    return ""
 
 
 def _elsewhere(error: Exception) -> str:
@@ -314,7 +317,7 @@ def _elsewhere(error: Exception) -> str:
         extra = re.sub(r".*\((.*)\).*", r"\1", str(error))
         return f"{extra}: an argument too many; a switch takes no value, and any other value follows its option, as in --hw h100."
     if isinstance(name, str) and not here and (option := any_option(name)):
-        return f"no option {name}: `{context.command_path}` does not read it; `roofline estimate` has {option}."  # type: ignore[union-attr]
+        return f"no option {name}: `{context.command_path}` does not read it; {option}."  # type: ignore[union-attr]
     if not here or (here.startswith("-") and re.split(r"[ ,]", here)[0] not in known):
         return ""
     return f"no option {name}: here it is {here}."

@@ -1,45 +1,90 @@
-"""When each stage of a pipeline runs which pass of which micro-batch: 1F1B, interleaved where a stage holds several chunks of layers."""
+"""The passes of a training step over the stages of a pipeline: who computes which micro-batch when, by each schedule."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from rooflinecli.core.errors import UsageError
 
+KINDS = {"F": "forward", "B": "backward", "I": "input gradients", "W": "weight gradients"}  # B is I and W in one
+Step = tuple[str, int, int]  # kind, chunk, micro-batch
+
 
 class Pass(NamedTuple):
-    """A forward or backward pass of a micro-batch through one chunk of a stage, in units of a forward pass of a whole stage."""
+    """A pass of a micro-batch through one chunk of a stage; the weight gradients of a whole stage take 1."""
 
     stage: int
     chunk: int
     microbatch: int
-    forward: bool
+    kind: str
     start: float
     end: float
 
 
-def order(stage: int, pp: int, microbatches: int, chunks: int) -> Iterator[tuple[int, int, bool]]:
-    """Chunk, micro-batch and direction of the passes of a stage, in the order of Megatron-LM (Narayanan et al. 2021, section 2.2).
+def _passes(schedule: str, stage: int, pp: int, microbatches: int, chunks: int) -> list[tuple[int, str]]:
+    """How often a stage repeats which kinds of passes, with the chunk where they say it; W is of those that wait longest, and two joined
+    by + run as one block."""
+    left, total = pp - stage - 1, microbatches * chunks
+    if (
+        schedule == "zb-v"
+    ):  # ScheduleZBVZeroBubble of PyTorch (Qi et al. 2023, section 6): chunk 0 goes down the stages, chunk 1 up
+        return [
+            (2 * left + 1, "F0"), (stage, "F1 F0"), (left + 1, "F1 I1 W"), (microbatches - 2 * pp + stage + 1, "F0 I0 W F1 I1 W"),
+            (left, "I0 W F1 I1 W"), (stage, "I0 I1"), (left + 1, "I0 W"), (2 * stage, "W"),
+        ]  # fmt: skip
+    if (
+        schedule == "dualpipe"
+    ):  # the eight steps of deepseek-ai/DualPipe: chunk 0 enters at the first stage, chunk 1 at the last
+        near = min(stage, left)
+        far, some = pp // 2 - near - 1, (near + 1) // 2
+        return [
+            (2 * far, "F0"), (near + 1, "F0 F1"), (far, "I1 W F1"), (far == 0, "F0 B1 F1+B0"),
+            (microbatches // 2 - pp + near + 1 - (far == 0), "F0+B1 F1+B0"), (far, "B1 F1+B0"),
+            (some, "B1 B0"), ((near + 1) % 2, "B1 I0"), (some, "I1 I0"), (far, "W I0"), (near + 1, "W"),
+        ]  # fmt: skip
+    warmup = left if chunks == 1 else 2 * left + (chunks - 1) * pp  # Narayanan et al. 2021, section 2.2
+    warmup = total if schedule == "gpipe" else min(total, warmup)
+    if "zero-bubble" not in schedule:
+        return [(warmup, "F"), (total - warmup, "F B"), (warmup, "B")]
+    early = min(stage, total - warmup)  # ZB-H1: weight gradients wait for as many passes as stages are before this one
+    late = min(stage - early, warmup)
+    return [
+        (warmup, "F"), (early, "F I"), (total - warmup - early, "F I W"), (late, "I"), (warmup - late, "I W"), (early + late, "W"),
+    ]  # fmt: skip
 
-    micro-batches go in groups of pp through every chunk; interleaving takes whole groups.
-    """
-    total, group = microbatches * chunks, pp * chunks if chunks > 1 else 1
-    warmup = min(total, pp - stage - 1 if chunks == 1 else 2 * (pp - stage - 1) + (chunks - 1) * pp)
 
-    def at(k: int, forward: bool) -> tuple[int, int, bool]:
-        chunk = k % group // pp if chunks > 1 else 0
-        return (chunk if forward else chunks - 1 - chunk), (k // group * pp + k % pp if chunks > 1 else k), forward
+def order(schedule: str, stage: int, pp: int, microbatches: int, chunks: int) -> Iterator[list[Step]]:
+    """The blocks of a stage in the order of a schedule. Raises UsageError where it takes more micro-batches."""
+    done, waiting, both_ends = Counter[str](), list[Step](), schedule == "dualpipe"
+    for times, words in _passes(schedule, stage, pp, microbatches, chunks):
+        if times < 0:
+            raise UsageError(
+                f"--plot-kind pipeline draws {schedule} from {2 * pp} micro-batches on; raise --batch", "plot-kind"
+            )
+        for word in words.split() * times:
+            block = list[Step]()
+            for kind, end in ((each[0], each[1:]) for each in word.split("+")):
+                if kind == "W":
+                    block.append((kind, *waiting.pop(0)[1:]))
+                    continue
+                k = done[name := ("F" if kind == "F" else "B") + end]
+                done[name] += 1
+                if end:
+                    chunk = int(end) ^ (both_ends and 2 * stage >= pp)
+                    step = (kind, chunk, k + both_ends * chunk * microbatches // 2)
+                else:  # groups of pp micro-batches go through every chunk, backward from the last
+                    chunk = k % (pp * chunks) // pp
+                    step = (kind, chunk if kind == "F" else chunks - 1 - chunk, k // (pp * chunks) * pp + k % pp)
+                block.append(step)
+                waiting += [step] * (kind == "I")
+            yield block
 
-    yield from (at(k, True) for k in range(warmup))
-    for k in range(total):
-        if warmup + k < total:
-            yield at(warmup + k, True)
-        yield at(k, False)
 
-
-def timeline(pp: int, microbatches: int, chunks: int = 1, backward: float = 2.0) -> list[Pass]:
-    """Every pass at the earliest instant that its stage and the pass before it allow; a backward pass takes `backward` forward passes.
+def timeline(schedule: str, pp: int, microbatches: int, chunks: int = 1, backward: float = 2.0) -> list[Pass]:
+    """Every pass at the earliest instant that its stage and the pass before it allow. Weight gradients of a stage take 1, as its forward
+    pass does, a whole backward pass `backward`; DualPipe's formula has forward passes as long as input gradients.
 
     Raises UsageError where stages interleave chunks and micro-batches are no multiple of the stages.
     """
@@ -47,25 +92,29 @@ def timeline(pp: int, microbatches: int, chunks: int = 1, backward: float = 2.0)
         raise UsageError(
             f"--plot-kind pipeline: {microbatches} micro-batches are no multiple of {pp} interleaved stages; give another --batch"
         )
-    left = [list(order(stage, pp, microbatches, chunks))[::-1] for stage in range(pp)]
-    ended: dict[tuple[int, int, bool], float] = {}  # (place among all chunks, micro-batch, direction)
-    free, found, last = [0.0] * pp, list[Pass](), pp * chunks - 1
+    forward, there_and_back = backward / 2 if schedule == "dualpipe" else 1.0, schedule in ("zb-v", "dualpipe")
+    takes = {"F": forward, "B": backward + 1 - forward, "I": backward - forward, "W": 1.0}
+    parts = 2 if schedule == "zb-v" else chunks
+    left = [list(order(schedule, stage, pp, microbatches, chunks))[::-1] for stage in range(pp)]
+    ended: dict[tuple[int, int, bool], float] = {}  # (place among all chunks, micro-batch, whether forward)
+    free, found, last = [0.0] * pp, list[Pass](), pp * parts - 1
     while any(left):
         for stage, waiting in enumerate(left):
             while waiting:
-                chunk, microbatch, forward = waiting[-1]
-                place = chunk * pp + stage
-                before = (
-                    (place - 1, microbatch, True)
-                    if forward
-                    else (place + 1, microbatch, False)
-                    if place < last
-                    else (place, microbatch, True)
-                )
-                if before not in ended and not (forward and place == 0):
+                block = [
+                    (step, last - stage if there_and_back and step[1] else step[1] * pp + stage) for step in waiting[-1]
+                ]
+                before = {
+                    (place - 1, microbatch, True) if kind == "F" else (min(place + 1, last), microbatch, place == last)
+                    for (kind, _, microbatch), place in block
+                    if kind != "W" and (kind != "F" or place > 0)
+                }  # fmt: skip
+                if not before <= ended.keys():
                     break
-                start = max(free[stage], ended.get(before, 0.0))
-                free[stage] = ended[place, microbatch, forward] = start + (1.0 if forward else backward) / chunks
-                found.append(Pass(*(stage, chunk, microbatch, forward), start, free[stage]))
+                at = max([free[stage], *(ended[each] for each in before)])
+                for (kind, chunk, microbatch), _ in block:
+                    found.append(Pass(stage, chunk, microbatch, KINDS[kind], at, at := at + takes[kind] / parts))
+                free[stage] = at
+                ended |= {(place, step[2], step[0] == "F"): at for step, place in block if step[0] != "W"}
                 waiting.pop()
     return found

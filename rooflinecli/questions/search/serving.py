@@ -209,7 +209,7 @@ class ServingGrid:
             found.shortfall = "; ".join(missed) or self._room(found, i, j)
         else:
             needed, capacity = (row.memory[name] for name in ("total_bytes", "capacity_bytes"))
-            found.shortfall = f"memory: it needs {si(needed, 'B')} of {si(capacity, 'B')}"
+            found.shortfall = f"memory: it needs {si(needed, 'B')} per device of {si(capacity, 'B')}"
             if needed <= capacity:
                 most = self.one.whole(at(self.one.phases["decode"], "max_batch"))[i, j]
                 found.shortfall = f"memory: the cache holds {most:,.0f} of {row.layout.batch:,g} sequences"

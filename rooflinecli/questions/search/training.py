@@ -457,6 +457,6 @@ def nearest(question: TrainingSearchQuestion, found: TrainingSearchResult) -> Ne
     if found.memory_miss is not None:
         (needed,), (capacity,) = found.memory_miss.keys, found.memory_miss.order
         layout = found.memory_miss.layout
-        short = f"{si(needed - capacity, 'B')} of memory per device: it needs {si(needed, 'B')} of {si(capacity, 'B')}"
+        short = f"memory: it needs {si(needed, 'B')} per device of {si(capacity, 'B')}"
         return NearestMiss(layout=layout, command=command(question, layout), shortfall=short)
     return None

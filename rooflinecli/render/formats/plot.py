@@ -19,7 +19,7 @@ WIDTH, HEIGHT = 80, 20  # with the numbers on the left
 
 def draw(picture: Picture, target: str) -> str | None:
     """Write FILE.png or FILE.svg; or return text for target `-`. Raises UsageError when there is nothing to show or no way to."""
-    if not any(picture.series.values()):
+    if not any(picture.series.values()) and not picture.boxes:
         raise UsageError("--plot: no point to show; nothing is feasible")
     check(target)
     if target == "-":
@@ -36,7 +36,7 @@ def check(target: str) -> None:
 
 def _curves(picture: Picture) -> dict[str, list[tuple[float, float]]]:
     """Roofs as dense lines across the range of the points."""
-    xs = [x for points in picture.series.values() for x, _ in points]
+    xs = [x for x, _ in _points(picture)]
     curves = {}
     for name, (peak, bandwidth) in picture.roofs.items():
         low, high = min([*xs, peak / bandwidth]) / 2, max([*xs, peak / bandwidth]) * 2
@@ -46,6 +46,14 @@ def _curves(picture: Picture) -> dict[str, list[tuple[float, float]]]:
         low, high = min(xs), max(xs)
         curves[name] = [(low + (high - low) * i / 200, y) for i in range(201)]
     return curves
+
+
+def _points(picture: Picture) -> list[tuple[float, float]]:
+    """The points of all series, and the corners of boxes."""
+    corners = (
+        p for boxes in picture.boxes.values() for left, right, low, high in boxes for p in ((left, low), (right, high))
+    )
+    return [*(p for points in picture.series.values() for p in points), *corners]
 
 
 class _Scale:
@@ -69,9 +77,9 @@ class _Scale:
 def text(picture: Picture) -> str:
     """The picture in characters, with a legend."""
     curves = _curves(picture)
-    points = [p for ps in (*picture.series.values(), *curves.values()) for p in ps]
+    points = [*_points(picture), *(p for line in curves.values() for p in line)]
     up = _Scale([y for _, y in points], HEIGHT, picture.log or picture.log_up)
-    top, bottom = f"{up.high:.3g}", f"{up.low:.3g}"
+    top, bottom = (f"{end:.{0 if picture.boxes else 3}{'f' if picture.boxes else 'g'}}" for end in (up.high, up.low))
     pad = max(len(top), len(bottom))
     width = WIDTH - pad - 2
     across = _Scale([x for x, _ in points], width, picture.log)
@@ -82,14 +90,18 @@ def text(picture: Picture) -> str:
     for i, line in enumerate(picture.series.values()):
         for x, y in line:
             cells[HEIGHT - 1 - up(y)][across(x)] = MARKS[i % len(MARKS)]
+    for mark, boxes in zip(MARKS, picture.boxes.values(), strict=False):
+        for left, right, low, high in boxes:
+            for row in cells[HEIGHT - 1 - up(high) : HEIGHT - up(low)]:
+                row[across(left) : across(right)] = mark * (across(right) - across(left))
     rows = [
         f"{(top if r == 0 else bottom if r == HEIGHT - 1 else '').rjust(pad)} ┤{''.join(row).rstrip()}"
         for r, row in enumerate(cells)
     ]
     ends = f"{across.low:.3g}".ljust(width - 10) + f"{across.high:.3g}".rjust(10)
-    legend = [f"  {MARKS[i % len(MARKS)]} {name or 'points'}" for i, name in enumerate(picture.series)] + [
-        f"  · {name}" for name in curves
-    ]
+    legend = [
+        f"  {MARKS[i % len(MARKS)]} {name or 'points'}" for i, name in enumerate(picture.series or picture.boxes)
+    ] + [f"  · {name}" for name in curves]
     return "\n".join(
         [
             picture.title,
@@ -111,6 +123,11 @@ def _file(picture: Picture, path: Path) -> None:
         axes.annotate(name, line[-1], ha="right", va="bottom", fontsize=8, color="grey")
     for name, points in picture.series.items():
         axes.plot(*zip(*points, strict=True), "-" if picture.curves else "o", markersize=3, label=name or None)
+    for name, boxes in picture.boxes.items():
+        sizes = zip(*((left, high - low, right - left, low) for left, right, low, high in boxes), strict=True)
+        axes.bar(*sizes, align="edge", label=name, edgecolor="white", linewidth=0.4)
+    for axis in (axes.xaxis, axes.yaxis) if picture.boxes else ():
+        axis.get_major_locator().set_params(integer=True)
     left, right = axes.get_xlim()
     for (x, y), name in picture.names.items():  # toward the middle, so that they end inside
         side, gap = ("right", -5) if x > (left + right) / 2 else ("left", 5)
@@ -119,7 +136,9 @@ def _file(picture: Picture, path: Path) -> None:
         axes.set_xscale("log")
     if picture.log or picture.log_up:
         axes.set_yscale("log")
-    if any(picture.series):
+    if picture.boxes:
+        figure.legend(fontsize=8, loc="outside lower center", ncols=len(picture.boxes))
+    elif any(picture.series):
         axes.legend(fontsize=8)
     axes.set(title=picture.title, xlabel=picture.x, ylabel=picture.y)
     axes.grid(alpha=0.3)

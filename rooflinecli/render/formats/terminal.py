@@ -22,7 +22,7 @@ from rooflinecli.render.blocks import Block, Column, Command, Drawing, Headline,
 
 PIPE = 120  # columns of a pipe or a file, which have none of their own
 NARROWEST = 20
-SCREEN = 80  # columns that a first screen is laid out for
+SCREEN, LINES = 80, 24  # that a first screen is laid out for
 WIDE = 10**6  # with --wide
 
 
@@ -34,7 +34,11 @@ def draw(page: Page, width: int, details: bool = False) -> str:
             groups = [[_lean(b, width, moved) if isinstance(b, Table) else b for b in group] for group in groups]
         if said := [*([page.about] if page.details else []), *dict.fromkeys(moved)]:
             groups[-1] = [*groups[-1], Note(f"--details shows {', '.join(said)}")]
-    return "\n\n".join("\n".join(line for block in group for line in _block(block, width)) for group in groups)
+    texts = ["\n".join(line for block in group for line in _block(block, width)) for group in groups]
+    over = sum(text.count("\n") + 2 for text in texts) - 1 - LINES if page.about and not details else 0
+    spaced = len(texts) - max(over, 0)  # the last groups stand close where that keeps the screen
+    ends = ["\n\n" if i < max(spaced, 3) else "\n" for i in range(1, len(texts))]
+    return "".join(text + end for text, end in zip(texts, [*ends, ""], strict=True))
 
 
 def _lean(block: Table, width: int, moved: list[str]) -> Table:

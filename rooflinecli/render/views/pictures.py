@@ -13,7 +13,7 @@ from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.measure.aot import AotAnswer
 from rooflinecli.questions.compare.question import CompareAnswer
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
-from rooflinecli.questions.estimate.pipeline_timeline import timeline
+from rooflinecli.questions.estimate.pipeline_timeline import KINDS, timeline
 from rooflinecli.questions.ops.answer import OpsAnswer
 from rooflinecli.questions.plan.question import ServingChip, ServingPlan, TrainingChip, TrainingPlan
 from rooflinecli.questions.report.answer import ServedLoad
@@ -107,20 +107,17 @@ def memory(answer: EstimateAnswer) -> Picture:
         held, low = phase.memory, 0.0
         for part in ("weights", "gradients", "optimizer", "activations", "kv_cache"):
             high = low + float(getattr(held, f"{part}_bytes", 0.0) or 0.0) / 1e9
-            steps = [low + (high - low) * (step + 0.5) / 24 for step in range(24)] if high > low else []
-            made.series.setdefault(label(f"{part}_bytes"), []).extend(
-                (i + side / 40, y) for y in steps for side in range(-8, 9)
-            )
+            if high > low:
+                made.boxes.setdefault(label(f"{part}_bytes"), []).append((i - 0.4, i + 0.4, low, high))
             low = high
         made.limits = {"capacity": held.capacity_bytes / 1e9}
-    made.series = {name: points for name, points in made.series.items() if points}
     return made
 
 
 def pipeline(answer: EstimateAnswer) -> Picture:
     """The passes of a training step's micro-batches over its stages; what stays empty is the bubble.
 
-    Raises UsageError for a step without stages, and for a schedule other than 1F1B.
+    Raises UsageError for a step without stages, and for ZB-V where its passes take unequally long.
     """
     train = answer.phases.get("train")
     if not isinstance(train, TrainAnswer) or train.layout_of_phase.pp == 1:
@@ -128,24 +125,20 @@ def pipeline(answer: EstimateAnswer) -> Picture:
             "--plot-kind pipeline draws a training step over stages; add --phase train and --pp N", "plot-kind"
         )
     sizes = train.layout_of_phase
-    if "schedule" in sizes.unusual:
+    schedule, again = sizes.unusual.get("schedule", "1f1b"), sizes.recompute == "full"
+    if schedule == "zb-v" and again:
         raise UsageError(
-            f"--plot-kind pipeline draws 1F1B and its interleaved form, not {sizes.unusual['schedule']}", "plot-kind"
+            "--plot-kind pipeline draws zb-v for passes that take equally long; leave out --recompute full", "plot-kind"
         )
-    passes = timeline(
-        sizes.pp, int(train.microbatches), sizes.virtual_stages, 3.0 if sizes.recompute == "full" else 2.0
-    )
+    passes = timeline(schedule, sizes.pp, int(train.microbatches), sizes.virtual_stages, 3.0 if again else 2.0)
     whole = max(each.end for each in passes)
     idle = 1 - sum(each.end - each.start for each in passes) / (sizes.pp * whole)
     chunks = f" of {sizes.virtual_stages} chunks" if sizes.virtual_stages > 1 else ""
-    title = f"{answer.model.name}: {train.microbatches:g} micro-batches over {sizes.pp} stages{chunks}, idle {percent(idle)}"
-    made = Picture(title, "time, in forward passes of a stage", "stage", False, {"forward": [], "backward": []})
-    for each in passes:
-        cells = max(1, round((each.end - each.start) / whole * 160))
-        points = made.series["forward" if each.forward else "backward"]
-        points.extend(
-            (each.start + (each.end - each.start) * (i + 0.5) / cells, each.stage + 1.0) for i in range(cells)
-        )
+    title = f"{answer.model.name}, {schedule}: {train.microbatches:g} micro-batches over {sizes.pp} stages{chunks}, idle {percent(idle)}"
+    made = Picture(title, "time (weight gradients of a micro-batch on a stage take 1)", "stage", False)
+    for kind in KINDS.values():
+        boxes = [(each.start, each.end, each.stage + 0.65, each.stage + 1.35) for each in passes if each.kind == kind]
+        made.boxes |= {kind: boxes} if boxes else {}
     return made
 
 

@@ -38,8 +38,8 @@ def view(answer: types.SearchAnswer, estimate: EstimateAnswer | None = None) -> 
     rejected = "; ".join("{layouts:,} by {constraint}".format(**r) for r in answer.rejected)
     return page(
         [Headline(headline, (answer.model, answer.hardware)), Prose(_counts(answer), style="dim")],
-        [_table(answer)] if rows else [],
-        [Pairs(limits(estimate)), *notes(estimate, True)] if estimate is not None else _unsupported(rows[:1]),
+        [_table(answer), _extrapolated(rows)] if rows else [],
+        _of_best(estimate) if estimate is not None and rows else _unsupported(rows[:1]),
         labelled("best", rows[0].estimate or rows[0].command) if rows else [],
         [
             Prose(f"{rank_label(row, i)} simulated: {_simulated(row.simulate)}")
@@ -49,6 +49,7 @@ def view(answer: types.SearchAnswer, estimate: EstimateAnswer | None = None) -> 
         apart if answer.chips is None else [],
         _chips(answer, rows),
         [*labelled("nearest layout", miss.estimate or miss.command), Prose(f"short: {miss.shortfall}")] if miss else [],
+        _of_best(estimate) if estimate is not None and not rows else [],
         _elasticities(answer),
         tornado(answer.tornado) if answer.tornado is not None else [],
         details=[
@@ -68,6 +69,17 @@ def view(answer: types.SearchAnswer, estimate: EstimateAnswer | None = None) -> 
         ],
         about="why the others trail, what rejected layouts" + (", disaggregated pools" if pools is not None else ""),
     )
+
+
+def _of_best(estimate: EstimateAnswer) -> list[Block]:
+    """What limits the best layout, or the nearest, and what to try."""
+    lacks = [Prose(f"does not fit: {v.message}", indent=2, style="red") for v in estimate.violations]
+    return [Pairs(limits(estimate)), *lacks, *notes(estimate, True)]
+
+
+def _extrapolated(rows: Sequence[Row]) -> Block | None:
+    marked = any(map(_extrapolations, rows))
+    return Note(f"{_MARK} no published run supports it: the interval is wider; --details says what") if marked else None
 
 
 def _unsupported(rows: Sequence[Row], start: int = 0) -> list[Block]:
