@@ -213,11 +213,13 @@ def readme() -> str:
 
 
 def schema(name: str) -> str:
-    """A JSON schema of interfaces/schemas, or of a kind of YAML file."""
-    from rooflinecli.interfaces import schemas
+    """The JSON schema of a plan file, of the answer of an estimate, or of a kind of YAML file."""
+    from lab.plan_schema import plan_file
+    from rooflinecli.interfaces.schemas import estimate_answer
     from rooflinecli.specs.schema import KINDS, text
 
-    return text(name) if name in KINDS else json.dumps(getattr(schemas, name)(), indent=2, ensure_ascii=False) + "\n"
+    made = {"plan_file": plan_file, "estimate_answer": estimate_answer}
+    return text(name) if name in KINDS else json.dumps(made[name](), indent=2, ensure_ascii=False) + "\n"
 
 
 PAGES = {

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rooflinecli.core.errors import RooflineWarning, UsageError
+from rooflinecli.core.files import is_existing_file, write
 from rooflinecli.core.record import Record, plain
 from rooflinecli.questions.question import Question
 
@@ -51,22 +53,51 @@ _COMMANDS = {  # that read what only this machine has, or that the others have n
 
 def question(verb: str) -> type[Question[object]]:
     """The record of a verb."""
+    if " " in verb:
+        return next(each for each in several(verb.partition(" ")[0]) if each.verb == verb)
     module, _, name = (_QUESTIONS | _COMMANDS)[verb].partition(":")
     found: type[Question[Any]] = getattr(import_module(f"rooflinecli.{module}"), name)
     return found
 
 
+def several(group: str) -> tuple[type[Question[Any]], ...]:
+    """The questions of a verb that has several."""
+    found: tuple[type[Question[Any]], ...] = import_module(f"rooflinecli.questions.{group}.question").QUESTIONS
+    return found
+
+
 def answer(asked: Question[Any]) -> dict[str, object]:
     """The answer as the object of the JSON contract. Raises the errors of rooflinecli.core.errors."""
+    return dict(plain(answered(asked)))
+
+
+def answered(asked: Question[Any]) -> Any:
+    """The answer, measured rows read where the question names them."""
     if asked.verb == "check":
-        return dict(plain(asked.answer(measured_rows)))  # type: ignore[call-arg]
+        return asked.answer(measured_rows)  # type: ignore[call-arg]
     if asked.verb == "compare":
-        return dict(plain(compared(asked)))
+        return compared(asked)
     if asked.verb == "calibrate":
         from rooflinecli.calibrate.answer import report
 
-        return dict(plain(report(asked.answer())))
-    return dict(plain(asked.answer()))
+        return report(asked.answer())
+    return asked.answer()
+
+
+@contextmanager
+def with_file(name: str, written: Options) -> Iterator[Options]:
+    """Options with what is written as field `name`, where it is no file, put into one. Raises UsageError where neither is given."""
+    import tempfile
+
+    text = written.get(name)
+    if name and not text:
+        raise UsageError(f"no {name} given; give its path, or its YAML", name)
+    with tempfile.TemporaryDirectory() if isinstance(text, str) else nullcontext() as folder:
+        if folder is not None and ("\n" in str(text) or not is_existing_file(Path(str(text)))):
+            path = Path(folder) / "plan.yaml"
+            write(path, str(text))
+            written = {**written, name: str(path)}
+        yield written
 
 
 def compared(asked: Any) -> Record:

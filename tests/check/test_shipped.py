@@ -16,7 +16,7 @@ import yaml
 from check.plans import GOOD, check, plan, requiring
 from conftest import ROOT, run_cli
 
-from rooflinecli.interfaces import schemas
+from lab.plan_schema import plan_file
 
 EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.yaml") if "\nchecks:" in p.read_text(encoding="utf-8"))
 DOCS = (ROOT / "docs/check.md").read_text(encoding="utf-8")
@@ -177,14 +177,14 @@ def test_there_are_three_examples_and_the_docs_link_each():
 
 def test_the_schema_is_current():
     assert (ROOT / "docs/schema/check.json").read_text(encoding="utf-8") == json.dumps(
-        schemas.plan_file(), indent=2, ensure_ascii=False
+        plan_file(), indent=2, ensure_ascii=False
     ) + "\n", "run python docs/generate.py"
 
 
 @functools.cache
 def validator() -> jsonschema.Draft202012Validator:
     """The generated schema, itself checked against the metaschema."""
-    generated = schemas.plan_file()
+    generated = plan_file()
     jsonschema.Draft202012Validator.check_schema(generated)
     return jsonschema.Draft202012Validator(generated)
 

@@ -30,7 +30,7 @@ def copy(tmp_path_factory):
     shutil.copytree(ROOT / "rooflinecli", folder / "rooflinecli", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "docs").mkdir()
     shutil.copy(ROOT / "docs" / "generate.py", folder / "docs")
-    for name in ("models", "hardware"):
+    for name in ("models", "hardware", "lab"):
         (folder / name).symlink_to(ROOT / name)
     for file, before, line in (
         ("questions/simulate/question.py", SIMULATE, DRAIN),
@@ -76,8 +76,8 @@ def asked(copy) -> dict:
         from rooflinecli.core.errors import UsageError
         from rooflinecli.interfaces.mcp import tools
         from rooflinecli.interfaces.web import form
-        from rooflinecli.interfaces import schemas
-        check = schemas.plan_file()["$defs"]["CheckSpec"]["properties"]
+        from lab.plan_schema import plan_file
+        check = plan_file()["$defs"]["CheckSpec"]["properties"]
         print(json.dumps({
             "tool": list(tools.schema("simulate")["properties"]),
             "python": list(inspect.signature(rooflinecli.simulate).parameters),

@@ -99,30 +99,55 @@ def test_hostile_questions_get_a_sentence(client, path, query):
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("verb", [v for v in form.VERBS if v not in ("plan", "search", "rl")])
-def test_every_verb_has_a_page_of_its_fields_and_answers_as_the_command_line(client, verb):
-    question = verbs.question(verb)
-    page = client.get("/" if verb == "estimate" else f"/{verb}").text
+@pytest.mark.parametrize("path", [v for v in form.VERBS if v not in ("plan", "search", "rl", "fleet")])
+def test_every_verb_has_a_page_of_its_fields_and_answers_as_the_command_line(client, path):
+    verb = form.VERBS[path]
+    question, written = verbs.question(verb), {"check": {"plan"}, "fleet": {"file"}}.get(verb, set())
+    page = client.get("/" if verb == "estimate" else f"/{path}").text
     fields = set(re.findall(r'id="o-([^"]+)"', page))
     reading = {"from", "mfu", "measured"} if verb == "estimate" else {"from"}
     assert (
-        fields == {f.name for f in question.fields().values() if f.kind != "file"} - reading
+        fields == {f.name for f in question.fields().values() if f.kind != "file" or f.name in written} - reading
         and 'role="alert"' not in page
     )
-    asked = urllib.parse.urlencode({k: str(v) for k, v in form.example(question).items()})
-    if verb != "simulate":  # its answer has the time it took
-        found = json.loads(client.get(f"/api/{verb}?{asked}").text)
+    if verb not in ("simulate", "check"):  # its answer has the time it took, or where its file was
+        asked = urllib.parse.urlencode({k: str(v) for k, v in form.example(question).items()})
+        found = json.loads(client.get(f"/api/{path}?{asked}").text)
         assert found == json.loads(to_json(question.read(form.example(question)).answer()))
 
 
-def test_verbs_that_read_files_have_no_page(client):
-    assert not {"fleet", "check", "calibrate"} & set(form.VERBS)
-    assert client.get("/check").status_code == client.get("/api/fleet").status_code == 404
+def test_what_reads_files_of_this_machine_has_no_page(client):
+    assert "calibrate" not in form.VERBS and client.get("/calibrate").status_code == 404
     for query in ("trace=/etc/passwd", "trace=pyproject.toml", "prompt=pyproject.toml", "qps=trace:/etc/passwd"):
         got = client.get(f"/simulate?model=llama-3-8b&hw=h100&{query}")
         assert got.status_code == 400 and "root:" not in got.text and "setuptools" not in got.text
     refused = client.get("/api/simulate?model=llama-3-8b&hw=h100&prompt=pyproject.toml").json()["error"]
     assert "answers for names of the registry, not for files" in refused
+
+
+def test_a_plan_is_written_into_its_page_and_names_no_file(client, cli, tmp_path):
+    plan = form.example(verbs.question("check"))["plan"]
+    (tmp_path / "plan.yaml").write_text(plan)
+    got = json.loads(client.get("/api/check?" + urllib.parse.urlencode({"plan": plan})).text)
+    printed = cli("check", str(tmp_path / "plan.yaml"), "--format", "json").json
+    values = [
+        [(r["quantity"], r["value"], r["verdict"]) for c in one["checks"] for r in c["requirements"]]
+        for one in (got, printed)
+    ]
+    assert values[0] == values[1] and len(values[0]) == 3
+    for words in ("/etc/passwd", "pyproject.toml", "[../x.yaml]"):
+        hostile = urllib.parse.urlencode({"plan": plan.replace("llama-3.3-70b", words)})
+        assert "not for files" in client.get(f"/check?{hostile}").text
+    assert "/tmp" not in client.get("/check?" + urllib.parse.urlencode({"plan": "checks: {a: {model: nothing}}"})).text
+
+
+def test_a_field_of_rl_shows_the_length_in_use(client):
+    used = json.loads(
+        unescape(
+            re.search(r'id="in-use" data-values="([^"]*)"', client.get("/rl/part?model=qwen3-8b&hw=h100&n=16").text)[1]
+        )
+    )
+    assert used["output"] == "2018.46" and used["max-output"] == 28121
 
 
 def test_a_pinned_answer_shows_what_differs(client, cli):

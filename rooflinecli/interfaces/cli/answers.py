@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -200,7 +199,7 @@ def app(verb: str) -> typer.Typer:
     if not one.help:
         return command(verbs.question(verb), _formula if verb == "formula" else _run(one), one.delivery)
     found = application(cls=PlainGroup, no_args_is_help=True, help=one.help)
-    for question in import_module(f"rooflinecli.questions.{verb}.question").QUESTIONS:
+    for question in verbs.several(verb):
         name = question.verb.partition(" ")[2]
         add(found, question, _run(one), one.delivery, name)
         for old in (old for old, new in one.former if new == name):

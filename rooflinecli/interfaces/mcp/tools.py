@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from rooflinecli.core.errors import RooflineError, UsageError
-from rooflinecli.core.files import is_existing_file, write
+from rooflinecli.core.errors import RooflineError
 from rooflinecli.core.record import Json
 from rooflinecli.interfaces import verbs
 from rooflinecli.interfaces.schemas import estimate_answer, option_schema
@@ -65,9 +63,8 @@ def call(tool: str, arguments: Json | None) -> tuple[Json | None, str]:
     if tool not in NAMES:
         return None, f"unknown tool '{tool}'; known: {', '.join(NAMES)}"
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            written = _with_files(tool, dict(arguments or {}), Path(folder))
-            asked = verbs.question(tool)
+        asked = verbs.question(tool)
+        with verbs.with_file(_FILES.get(tool, ""), dict(arguments or {})) as written:
             found: Json = bare(verbs.answer_with_sources(lambda: asked.read(written), written))
     except RooflineError as error:
         return None, _without_content(str(error), arguments)
@@ -103,19 +100,6 @@ def _without_content(text: str, arguments: Json | None) -> str:
         lambda m: f"{m[1]}…{m[1]}" if m[2] in content and m[2] not in given and m[2] not in known else m[0], text
     )
     return _WORD.sub(lambda word: "…" if word[0] in private else word[0], text)
-
-
-def _with_files(tool: str, written: Json, folder: Path) -> Json:
-    """The arguments with a plan that is given as YAML put into a file. Raises UsageError for one that is neither."""
-    name = _FILES.get(tool, "")
-    text = written.get(name)
-    if isinstance(text, str) and text and ("\n" in text or not is_existing_file(Path(text))):
-        path = folder / "plan.yaml"
-        write(path, text)
-        return {**written, name: str(path)}
-    if name and not text:
-        raise UsageError(f"no {name} given; give its path, or its YAML", name)
-    return written
 
 
 INSTRUCTIONS = (

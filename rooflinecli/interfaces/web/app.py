@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from rooflinecli.core.errors import RooflineError, UsageError
+from rooflinecli.core.record import plain
 from rooflinecli.importers.source import Options
 from rooflinecli.interfaces import verbs
 from rooflinecli.interfaces.web import form
@@ -25,6 +27,7 @@ from rooflinecli.render.report.page import STYLE
 
 PAGE = Path(__file__).with_name("static")
 LONGEST = 4096  # characters of a query
+_WRITTEN = re.compile(r"[^\s\"'(<>]*[/\\](?=plan\.yaml)")  # the folder of a file that was written into a page
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; "
@@ -52,10 +55,10 @@ def app(hosts: tuple[str, ...] = LOOPBACK) -> Starlette:
 
 def _verb(request: Request) -> type[Question[Any]]:
     """The question of an address. Raises 404 for one that has no page."""
-    verb = request.path_params.get("verb", "estimate")
-    if verb not in form.VERBS:
+    path = request.path_params.get("verb", "estimate")
+    if path not in form.VERBS:
         raise HTTPException(404)
-    return verbs.question(verb)
+    return verbs.question(form.VERBS[path])
 
 
 def _page(request: Request) -> Response:
@@ -68,7 +71,7 @@ def _page(request: Request) -> Response:
         content, code = form.problem(error), 400
         known = {field.name for field in form.fields(question)}  # as typed, to be mended where they stand
         options = {k: v[: form.LONGEST] for k, v in request.query_params.multi_items() if k in known}
-    return HTMLResponse(form.page(options, content, question, pinned), code, HEADERS)
+    return HTMLResponse(form.page(options, _WRITTEN.sub("", content), question, pinned), code, HEADERS)
 
 
 def _part(request: Request) -> Response:
@@ -95,17 +98,17 @@ def _json(request: Request) -> Response:
     """What `roofline VERB --format json` prints, byte for byte."""
     question = _verb(request)
     try:
-        found = _answered(lambda options: verbs.answer(question.read(options)), _options(request))
+        found = _answered(lambda options: plain(form.answered(options, question)), _options(request))
     except RooflineError as error:
-        return JSONResponse({"error": str(error)}, 400, HEADERS)
-    return Response(dumps(found) + "\n", 200, HEADERS, "application/json")
+        return JSONResponse({"error": _WRITTEN.sub("", str(error))}, 400, HEADERS)
+    return Response(_WRITTEN.sub("", dumps(found)) + "\n", 200, HEADERS, "application/json")
 
 
 def _fragment(made: Callable[[], str]) -> Response:
     try:
-        return HTMLResponse(made(), 200, HEADERS)
+        return HTMLResponse(_WRITTEN.sub("", made()), 200, HEADERS)
     except RooflineError as error:
-        return HTMLResponse(form.problem(error), 400, HEADERS)
+        return HTMLResponse(_WRITTEN.sub("", form.problem(error)), 400, HEADERS)
 
 
 def _answered(question: Callable[[Options], Any], options: Options) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from importlib import import_module
@@ -35,56 +34,29 @@ from rooflinecli.specs.layout import AXES
 from rooflinecli.specs.name_lookup import files
 from rooflinecli.specs.options import KINDS, MISSING, OPTIONS, PANELS, Option, find
 from rooflinecli.specs.request import Request
+from rooflinecli.specs.snapshots import packaged
 
-FIELDS = {
-    "What": ("model", "hw", "phase", "dtype", "kv-dtype", "weight-dtype"),
-    "Load": ("batch", "prompt", "output", "seq", "concurrency", "qps"),
-    "Layout": ("n", "tp", "pp", "dp", "cp", "ep", "zero", "micro-batch", "recompute"),
-    "Engine": ("engine", "efficiency", "price"),
-}
-VERBS = tuple(  # that have a page: not those that read files, nor what the page of an estimate unfolds, nor what asks the reader
-    verb for verb in verbs.NAMES if verb not in ("explain", "fleet", "check", "calibrate", "quiz")
-)
-# answered while a slider moves; the others when it is let go
-AT_ONCE = ("estimate", "ops", "collective", "shard", "partitioning", "goodput", "fit", "speculate")
-SLID = {"batch": (0, 12), "prompt": (4, 17), "output": (0, 14), "seq": (8, 17), "n": (0, 14)}  # powers of two
-_WORDS = {
-    "phase": ("", "prefill,decode", "prefill", "decode", "train"),
-    "engine": ("", "python-server", "cuda-graph", "vllm", "sglang", "trtllm"),
-}
+_TABLE = packaged(__file__)
+_NAMES = [
+    *(verb for verb in verbs.NAMES if verb not in _TABLE["without_page"]),
+    *(question.verb for group in _TABLE["groups"] for question in verbs.several(group)),
+]
+VERBS = {verb.replace(" ", "-"): verb for verb in _NAMES}  # that have a page, by its address
 LONGEST = 200
-DEFAULTS = {"model": "llama-3-70b", "hw": "h100", "phase": "prefill,decode"}
-PLAN = {
-    "model": "llama-3-70b",
-    "hw": "h100,mi300x",
-    "qps": "20",
-    "slo": "ttft=1s,itl=50ms",
-}  # training runs take longer
 _ENDINGS = (".yaml", ".yml", ".json")
 
 
 def example(question: type[Question[Any]]) -> Options:
-    """The options of the first example of a question, with which its page opens."""
-    if question.verb in ("estimate", "plan"):
-        return dict(DEFAULTS if question is Estimate else PLAN)
-    words, found = shlex.split(question.examples[0])[1 + len(question.verb.split()) :], {}
-    places = question.positional()
-    while words:
-        word = words.pop(0)
-        if not word.startswith("-"):
-            found[question.fields()[places.pop(0)].name] = word
-            continue
-        named = next((f for f in question.fields().values() if word == f.short), None)
-        field = named or question.named(word.lstrip("-"))
-        found[field.name] = "yes" if field.kind == "switch" else words.pop(0)
-    return found
+    """The options with which the page of a question opens."""
+    return dict(_TABLE["examples"].get(question.verb, {}))
 
 
 def fields(question: type[Question[Any]]) -> list[Option]:
-    """Fields that a page has: none that is a file, or that reads one."""
+    """Fields that a page has: none that is a file, or that reads one, but for one that is written into the page."""
     if question is Estimate:
         return list(OPTIONS.values())
-    return [field for field in question.fields().values() if field.kind != "file" and field.name != "from"]
+    written = _TABLE["written"].get(question.verb)
+    return [f for f in question.fields().values() if f.name == written or (f.kind != "file" and f.name != "from")]
 
 
 def options(pairs: Iterable[tuple[str, str]], question: type[Question[Any]] = Estimate) -> Options:
@@ -98,22 +70,24 @@ def options(pairs: Iterable[tuple[str, str]], question: type[Question[Any]] = Es
         option = (
             find(known, "the page's fields show those there are") if question is Estimate else question.named(known)
         )
-        text = value.strip()
+        text, written = value.strip(), option.name == _TABLE["written"].get(question.verb)
         if not text:
             continue
-        if len(text) > LONGEST or not text.isprintable():
+        if not written and (len(text) > LONGEST or not text.isprintable()):
             raise UsageError(
                 f"{option.flag}: longer than {LONGEST} characters, or not plain text; shorten it", option.name
             )
+        words = re.split(r"[,=:;\s'\"\[\]{}]+", re.sub(r"(?m)(^|\s)#.*$", "", text) if written else text)
         if option not in fields(question) or (
-            not KINDS[option.kind].unit and any(_is_path(word, option) for word in re.split(r"[,=:;\s]+", text))
+            not KINDS[option.kind].unit and any(_is_path(word, option) for word in words)
         ):
             raise UsageError(
-                f"{option.flag} {text}: a page answers for names of the registry, not for files", option.name
+                f"{option.flag} {one_line(text)[:LONGEST]}: a page answers for names of the registry, not for files",
+                option.name,
             )
         if option.name in found:
             raise UsageError(f"{option.flag} is given twice; keep one", option.name)
-        found[option.name] = text
+        found[option.name] = value.replace("\r\n", "\n") if written else text
     return found or example(question)
 
 
@@ -126,9 +100,8 @@ def _is_path(word: str, option: Option) -> bool:
 def part(options: Options, question: type[Question[Any]] = Estimate) -> EscapedHtml:
     """The answer to a question, without the page around it. Raises the errors of the question."""
     if question is not Estimate:
-        asked = question.read(options)
-        answer_of = asked.answer()
-        of_verb = printed.get(question.verb)
+        answer_of = answered(options, question)
+        of_verb = printed.get(question.verb.partition(" ")[0])
         module, _, name = (question.verb if of_verb is None else of_verb.view).partition(".")
         view = getattr(import_module(f"rooflinecli.render.views.{module}"), name or "view")
         first = {} if of_verb is None else of_verb.first(answer_of)
@@ -146,11 +119,17 @@ def part(options: Options, question: type[Question[Any]] = Estimate) -> EscapedH
     return join(sections(figures, outlined), numbers, _in_use(result))
 
 
+def answered(options: Options, question: type[Question[Any]]) -> Any:
+    """The answer to a question, whose file may be written into the page. Raises the errors of the question."""
+    with verbs.with_file(_TABLE["written"].get(question.verb, ""), options) as written:
+        return verbs.answered(question.read(written))
+
+
 def _in_use(found: Any) -> EscapedHtml:
     """Values of the fields that were left empty, for the page to show in them."""
     parts = [plain(getattr(found, name, None)) or {} for name in ("workload", "load", "layout")]
     said = {key.replace("_", "-"): value for one in parts for key, value in one.items() if value is not None}
-    said |= {"n": said["devices"]} if "devices" in said else {}
+    said |= {name: said[key] for key, name in _TABLE["named"].items() if key in said}
     words = {
         k: f"{v:g}" if isinstance(v, float) else v for k, v in said.items() if not isinstance(v, (dict, list, bool))
     }
@@ -159,7 +138,7 @@ def _in_use(found: Any) -> EscapedHtml:
 
 def differences(question: type[Question[Any]], pinned: Options, now: Options) -> EscapedHtml:
     """What differs between two answers, the main quantities first. Raises the errors of the question."""
-    before, after = (dict(leaves(bare(plain(question.read(asked).answer())))) for asked in (pinned, now))
+    before, after = (dict(leaves(bare(plain(answered(asked, question))))) for asked in (pinned, now))
     rows = []
     for path, value in after.items():
         was, key = before.get(path), [part for part in path.split(".") if not part.isdigit()][-1]
@@ -174,7 +153,7 @@ def differences(question: type[Question[Any]], pinned: Options, now: Options) ->
             continue
         figures = not isinstance(value, (str, bool)) and not isinstance(was, (str, bool)) and was
         change = f"{value / was - 1:+.1%}" if figures else ""
-        rank = next((i for i, name in enumerate(_MAIN) if path.endswith(name)), len(_MAIN))
+        rank = next((i for i, name in enumerate(_TABLE["main"]) if path.endswith(name)), len(_TABLE["main"]))
         rows.append((rank, [path, number_text(was, key), number_text(value, key), change]))
     ordered = [row for _, row in sorted(rows, key=lambda row: row[0])]
     head = ["quantity", "pinned", "now", "change"]
@@ -184,8 +163,6 @@ def differences(question: type[Question[Any]], pinned: Options, now: Options) ->
     return section("pinned", f"Against the pinned {asked}", [content, more if ordered[SHOWN:] else None])
 
 
-_MAIN = ("prefill.time_s", "decode.time_s", "train.time_s", "ttft_s", "itl_s", "time_s", "decode.tokens_per_s", "tokens_per_s", "requests_per_s",
-         "usd_per_million_output_tokens", "usd_per_million_tokens", "total_bytes", "mfu", "devices", "bottleneck")  # fmt: skip
 SHOWN = 8  # differences before the fold
 
 
@@ -214,7 +191,7 @@ def problem(error: RooflineError) -> EscapedHtml:
 
 def page(options: Options, content: str, question: type[Question[Any]] = Estimate, pinned: str = "") -> str:
     """The whole page, its fields filled with the options and its answer already in place."""
-    verb = question.verb
+    verb = question.verb.replace(" ", "-")
     groups, further = _grouped(question, options)
     at = "" if question is Estimate else f"{verb}/"
     form = tag(
@@ -230,16 +207,19 @@ def page(options: Options, content: str, question: type[Question[Any]] = Estimat
             " ", tag("a", "JSON", href=f"api/{verb}", id="json"), class_="act",
         ),
         method="get", action=f"./{'' if question is Estimate else verb}", id="ask", aria_label="The question", data_part=f"{at}part", data_json=f"api/{verb}",
-        data_at_once="yes" if verb in AT_ONCE else "no",
+        data_at_once="yes" if question.verb in _TABLE["at_once"] or " " in question.verb else "no",
     )  # fmt: skip
     asked = " ".join(str(options[name]) for name in ("model", "hw") if options.get(name))
-    nav = [
-        tag("a", name, href="./" if name == "estimate" else name, aria_current="page" if name == verb else None)
-        for name in VERBS
+    links = [
+        tag("a", name, href="./" if name == "estimate" else path, aria_current="page" if path == verb else None)
+        for path, name in VERBS.items()
     ]
+    alone = len([name for name in _NAMES if " " not in name])
+    unfolded = "" if " " in question.verb else None
+    nav = [links[:alone], tag("details", tag("summary", "calculators"), links[alone:], open=unfolded)]
     return document(
-        f"roofline {verb}",
-        tag("header", tag("h1", "roofline ", tag("span", verb)), tag("nav", nav, aria_label="Verbs"),
+        f"roofline {question.verb}",
+        tag("header", tag("h1", "roofline ", tag("span", question.verb)), tag("nav", nav, aria_label="Verbs"),
             tag("p", " ".join((question.__doc__ or "").partition("\n\n")[0].split()), " The address bar holds the question.")),
         tag("details", tag("summary", "The question", tag("span", f": {asked}" if asked else "")), form, id="fold"),
         tag("div", tag("p", "", id="status", role="status", aria_live="polite"), tag("main", EscapedHtml(content), id="answer", tabindex="-1"), id="result"),
@@ -255,7 +235,7 @@ def _grouped(question: type[Question[Any]], options: Options) -> tuple[Fields, F
     """Fields by group: those that people try first or that were given, and the others to unfold by panel."""
     every = fields(question)
     if question is Estimate:
-        first: Fields = {name: [OPTIONS[o] for o in names] for name, names in FIELDS.items()}
+        first: Fields = {name: [OPTIONS[o] for o in names] for name, names in _TABLE["fields"].items()}
     else:
         shown_first = example(question)
         first = {
@@ -272,7 +252,7 @@ def _grouped(question: type[Question[Any]], options: Options) -> tuple[Fields, F
 def _field(option: Option, value: object) -> EscapedHtml:
     """A labeled field; sizes that people try out have a slider of powers of two next to them."""
     ident = f"o-{option.name}"
-    words = _WORDS.get(option.name) or (
+    words = tuple(_TABLE["words"].get(option.name, ())) or (
         ("", *option.choices)
         if option.kind in ("choice", "stage")
         else ("", "yes", "no")
@@ -283,7 +263,9 @@ def _field(option: Option, value: object) -> EscapedHtml:
         "" if option.default in (None, MISSING, False, ()) else "yes" if option.default is True else f"{option.default}"
     )
     about = {"id": ident, "name": option.name, "title": option.help}
-    if words:
+    if option.name in _TABLE["written"].values():
+        field = tag("textarea", value or "", rows=14, cols=40, spellcheck="false", maxlength=3000, **about)
+    elif words:
         field = tag("select", list(_choices(words, value, default)), **about)
     else:
         listed = {"model": "models", "hw": "hardware"}.get(option.name)
@@ -291,8 +273,8 @@ def _field(option: Option, value: object) -> EscapedHtml:
         field = tag("input", value="" if value is None else value, list=listed, maxlength=200, autocomplete="off",
                     spellcheck="false", inputmode="text", placeholder=default or None, size=8 if numeric else 18, **about)  # fmt: skip
     slider: EscapedHtml | None = None
-    if option.name in SLID:
-        low, high = SLID[option.name]
+    if option.name in _TABLE["slid"]:
+        low, high = _TABLE["slid"][option.name]
         slider = tag(
             "input", type="range", min=low, max=high, step=1, data_for=ident, aria_label=f"{option.long}, powers of two"
         )

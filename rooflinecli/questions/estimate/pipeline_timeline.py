@@ -48,11 +48,8 @@ def _passes(schedule: str, stage: int, pp: int, microbatches: int, chunks: int) 
     warmup = total if schedule == "gpipe" else min(total, warmup)
     if "zero-bubble" not in schedule:
         return [(warmup, "F"), (total - warmup, "F B"), (warmup, "B")]
-    early = min(stage, total - warmup)  # ZB-H1: weight gradients wait for as many passes as stages are before this one
-    late = min(stage - early, warmup)
-    return [
-        (warmup, "F"), (early, "F I"), (total - warmup - early, "F I W"), (late, "I"), (warmup - late, "I W"), (early + late, "W"),
-    ]  # fmt: skip
+    # ZB-H1: weight gradients wait for as many passes as stages are before this one
+    return [(warmup, "F"), (stage, "F I"), (total - warmup - stage, "F I W"), (warmup, "I W"), (stage, "W")]
 
 
 def order(schedule: str, stage: int, pp: int, microbatches: int, chunks: int) -> Iterator[list[Step]]:
@@ -61,7 +58,7 @@ def order(schedule: str, stage: int, pp: int, microbatches: int, chunks: int) ->
     for times, words in _passes(schedule, stage, pp, microbatches, chunks):
         if times < 0:
             raise UsageError(
-                f"--plot-kind pipeline draws {schedule} from {2 * pp} micro-batches on; raise --batch", "plot-kind"
+                f"--plot-kind pipeline: {schedule} takes more micro-batches than {microbatches}; raise --batch"
             )
         for word in words.split() * times:
             block = list[Step]()

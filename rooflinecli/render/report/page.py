@@ -14,7 +14,7 @@ from rooflinecli.questions.report.answer import ReportAnswer, Unserved
 from rooflinecli.render.answer import to_json
 from rooflinecli.render.blocks import Block, Command, Drawing, Headline, Note, Page, Pairs, Picture, Table, records
 from rooflinecli.render.formats.terminal import command
-from rooflinecli.render.numbers import text
+from rooflinecli.render.numbers import label, text
 from rooflinecli.render.report import charts
 from rooflinecli.render.report.html import DerivationTree, EmbeddedFigures, EscapedHtml, join, pairs, table, tag
 from rooflinecli.render.views import estimate, ops, pictures, profile
@@ -316,10 +316,9 @@ def _operations(figures: EmbeddedFigures, phase: str, operations: list[Operation
     )
 
 
-_SIMULATED = {
-    "ttft_p50_s": "TTFT, p50", "ttft_p99_s": "TTFT, p99", "tpot_p50_s": "TPOT, p50", "tpot_p99_s": "TPOT, p99", "e2e_p99_s": "E2E latency, p99",
-    "output_tokens_per_s": "output throughput", "slo_attainment": "SLO attainment", "preemptions": "preemptions",
-}  # fmt: skip
+_SIMULATED = (
+    "ttft_p50_s ttft_p99_s tpot_p50_s tpot_p99_s e2e_p99_s output_tokens_per_s slo_attainment preemptions".split()
+)
 
 
 def _simulation(figures: EmbeddedFigures, report: ReportAnswer) -> EscapedHtml:
@@ -327,7 +326,7 @@ def _simulation(figures: EmbeddedFigures, report: ReportAnswer) -> EscapedHtml:
     found = report.simulation
     if found is None or isinstance(found, Unserved):
         return tag("p", "" if found is None else found.violation, class_="bad box")
-    rows = [(label, figures(f"simulation.values.{name}")) for name, label in _SIMULATED.items() if name in found.values]
+    rows = [(label(name), figures(f"simulation.values.{name}")) for name in _SIMULATED if name in found.values]
     drawn = [
         (tag("h3", one.title), charts.picture(one, f"simulation-{i}")) for i, one in enumerate(pictures.served(found))
     ]

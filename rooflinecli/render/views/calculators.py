@@ -31,6 +31,7 @@ from rooflinecli.render.blocks import (
     records,
 )
 from rooflinecli.render.numbers import NONE, around, percent, text
+from rooflinecli.specs.snapshots import packaged
 
 if TYPE_CHECKING:  # they read YAML, which a small question need not
     from rooflinecli.questions.estimate.answer_types import EstimateAnswer
@@ -179,14 +180,6 @@ def formula(r: FormulaAnswer | FormulaList) -> Page:
 
 
 _UNITS = re.compile(r"(?<=.)_(bytes_per_s|flops_per_s|usd_per_hour|bytes|usd|(?<!per_)s)$")
-_WRITTEN = {word.lower(): word for word in ("ITL", "KV", "MFU", "TTFT", "TPOT", "FLOPs")}
-_CALLED = {
-    "training_usd": "cost",
-    "bound": "bottleneck",
-    "interval_s": "80% interval",
-    "published_usd_per_hour": "10–90% of published offers of owning",
-    "pflop_s_days": "PFLOP/s-days",
-}
 
 
 def quantities(answer: Record, without: tuple[str, ...] = ()) -> Page:
@@ -229,11 +222,11 @@ def _table(title: str, rows: Mapping[str, object]) -> Table:
 
 def label(key: str) -> str:
     """A quantity's name: its key without the unit, which stands with the value."""
-    if key in _CALLED:
-        return _CALLED[key]
+    if named := packaged(__file__)["called"].get(key):
+        return str(named)
     if key.endswith("_interval"):
         return f"{label(key.removesuffix('_interval'))}, 80% interval"
-    return " ".join(_WRITTEN.get(word, word) for word in _UNITS.sub("", key).split("_"))
+    return " ".join(packaged(__file__)["words"].get(word, word) for word in _UNITS.sub("", key).split("_"))
 
 
 _AROUND = 6  # file types of the first screen

@@ -39,7 +39,7 @@ def view(answer: types.SearchAnswer, estimate: EstimateAnswer | None = None) -> 
     return page(
         [Headline(headline, (answer.model, answer.hardware)), Prose(_counts(answer), style="dim")],
         [_table(answer), _extrapolated(rows)] if rows else [],
-        _of_best(estimate) if estimate is not None and rows else _unsupported(rows[:1]),
+        _unsupported(rows[:1]) if estimate is None else _of_best(estimate) if rows else [],
         labelled("best", rows[0].estimate or rows[0].command) if rows else [],
         [
             Prose(f"{rank_label(row, i)} simulated: {_simulated(row.simulate)}")

@@ -12,23 +12,14 @@ from rooflinecli.render.blocks import Column, Headline, Note, Page, Pairs, Prose
 from rooflinecli.render.numbers import layout, money, percent, text
 from rooflinecli.render.views.estimate import tried
 from rooflinecli.specs.quantities import QUANTITIES
+from rooflinecli.specs.snapshots import packaged
 
 MAX_CLASSES = 20  # rows of a table; JSON has them all
 _POINTS = ("mean", "p50", "p90", "p95", "p99")
 _LATENCIES = {"ttft": "TTFT", "itl": "ITL", "tpot": "TPOT", "e2e": "E2E latency", "queue": "queueing"}
 _NAMES = Column("", lambda name: _LATENCIES[name], text=True)
-_SHOWN = (
-    "output_tokens_per_s", "input_tokens_per_s", "output_tokens_per_s_per_device", "requests_per_s", "goodput_requests_per_s",
-    "goodput_requests_per_s_per_device", "slo_attainment", "slo_attainment_ttft", "slo_attainment_itl", "slo_attainment_e2e",
-    "slo_attainment_queue", "running_requests_mean", "decode_batch_max", "engine_utilization", "kv_cache_usage_mean", "kv_cache_usage_max",
-    "prefix_cache_hit_rate", "preemptions", "replicas_mean", "replicas_started", "requests_restarted",
-    "usd_per_million_input_tokens", "usd_per_million_output_tokens", "usd_per_million_tokens",
-    "joules_per_output_token", "duration_s", "steady_s",
-)  # fmt: skip
-_FIRST = (  # on the first screen
-    "output_tokens_per_s", "goodput_requests_per_s", "running_requests_mean", "prefix_cache_hit_rate", "preemptions", "replicas_mean",
-    "usd_per_million_tokens",
-)  # fmt: skip
+_TABLE = packaged(__file__)
+_SHOWN, _FIRST = _TABLE["shown"], _TABLE["first"]
 _IF_ANY = ("prefix_cache_hit_rate", "preemptions")
 
 
@@ -193,27 +184,16 @@ def _left_out(answer: SimulateAnswer) -> list[str]:
     return lines
 
 
-_STUDIED = (
-    "replicas", "devices", "ttft_p50_s", "ttft_p99_s", "itl_p99_s", "e2e_p99_s", "output_tokens_per_s", "slo_attainment",
-    "usd_per_million_tokens", "violation",
-)  # fmt: skip
-_STUDY_HEADS = {
-    "output_tokens_per_s": "throughput",
-    "usd_per_million_tokens": "cost/M tokens",
-    "violation": "infeasible because",
-}
-
-
 def study(answer: StudyAnswer) -> Page:
     """The axes, then the quantities that some row has."""
     names = [
         name
-        for name in _STUDIED
+        for name in _TABLE["studied"]
         if name not in answer.axes and any(row.get(name) not in (None, "") for row in answer.rows)
     ]
     columns = [Column(axis, axis, text=True) for axis in answer.axes] + [
         Column(
-            _STUDY_HEADS.get(name) or (QUANTITIES[name].label if name in QUANTITIES else name),
+            _TABLE["heads"].get(name) or (QUANTITIES[name].label if name in QUANTITIES else name),
             name,
             text=name == "violation",
             least=30 if name == "violation" else 0,
