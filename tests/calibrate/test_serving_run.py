@@ -270,3 +270,59 @@ def test_a_table_of_nccl_names_its_collective_by_its_columns(root: str, redop: s
     assert bool(row.unread) is (op in ("reduce", "broadcast"))
     (row,) = nccl(f"1048576 262144 float {redop} {root} 50.0 {out} {bus} 3 51.0 {out} {bus} 0\n", n=1)
     assert row.probe["n"] is None and row.doubt == "3 results are wrong"
+
+
+@pytest.mark.parametrize(
+    "strategy, concurrency, rate",
+    [
+        ({"type_": "concurrent", "streams": 8}, 8, None), ({"kind": "throughput", "max_concurrency": 64}, 64, None), ({"type_": "throughput"}, None, None),
+        ({"type_": "synchronous"}, 1.0, None), ({"type_": "constant", "rate": 2.5}, None, 2.5), ({"kind": "poisson", "rate": 4}, None, 4),
+        ({"type_": "other", "rate": 4}, None, None),
+    ],
+)  # fmt: skip
+def test_the_load_of_guidellm_by_its_strategy(
+    strategy: dict[str, Any], concurrency: float | None, rate: float | None
+) -> None:
+    for record in ({"config": {"strategy": strategy}}, {"args": {"strategy": strategy}}):
+        found = serving._guidellm(LOG, 1, record, replace(RUN))
+        assert (found.concurrency, found.rate) == (concurrency, rate)
+
+
+def test_the_layout_of_sglang_s_own_server() -> None:
+    info = {"internal_states": [{"tp_size": 1}], "model_path": "m", "tp_size": 8, "dp_size": 4, "pp_size": 1}
+    plain = serving._sglang(LOG, 1, {"server_info": info}, replace(RUN, options={}))
+    assert plain is not None and plain.options == {"model": "m", "tp": 8, "dp": 4, "pp": 1} and not plain.images
+    apart = serving._sglang(
+        LOG, 1, {"server_info": {**info, "enable_dp_attention": True}, "dataset_name": "mmmu"}, replace(RUN, options={})
+    )
+    assert apart is not None and apart.options["tp"] == 2 and apart.images
+    assert serving._sglang(LOG, 1, {"server_info": {**info, "disaggregation_mode": "prefill"}}, replace(RUN)) is None
+    assert serving._sglang(LOG, 1, {"server_info": {**info, "disaggregation_mode": "null"}}, replace(RUN)) is not None
+    assert serving._sglang(LOG, 1, {}, RUN) is RUN
+
+
+def test_inferencex_counts_each_replica_of_attention() -> None:
+    record = {"hw": "h200", "tp": 8, "dp_attention": "true", "isl": 1000, "osl": 100, "precision": "fp4", "conc": 64}
+    found = serving._inferencex(LOG, 1, record, replace(RUN, options={}))
+    assert found is not None and found.concurrency == 8
+    assert found.options == {
+        "hw": "h200",
+        "tp": 1,
+        "dp": 8,
+        "n": 8,
+        "ep": 8,
+        "prompt": 900,
+        "output": 90,
+        "dtype": "bf16",
+        "weight-dtype": "mxfp4",
+    }
+    plain = serving._inferencex(LOG, 1, {**record, "dp_attention": False, "hw": "b200"}, replace(RUN, options={}))
+    assert plain is not None and plain.concurrency == 64 and plain.options["dtype"] == "nvfp4"
+    assert (plain.options["tp"], plain.options["dp"], plain.options["ep"]) == (
+        8,
+        1,
+        None,
+    ) and "weight-dtype" not in plain.options
+    for more in ({"disagg": True}, {"spec_decoding": "mtp"}):
+        assert serving._inferencex(LOG, 1, {**record, **more}, replace(RUN)) is None
+    assert serving._inferencex(LOG, 1, {**record, "spec_decoding": "none"}, replace(RUN)) is not None

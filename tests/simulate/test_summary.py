@@ -12,7 +12,7 @@ import pytest
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.importers.traces.formats import Row
-from rooflinecli.simulate import request_load, slo
+from rooflinecli.simulate import changing_clusters, request_load, slo
 from rooflinecli.simulate.replica import SAMPLES, ReplicaStats, gap_percentiles
 from rooflinecli.simulate.request import RequestLatencies, SimRequest, percentiles, times
 from rooflinecli.simulate.summary import (
@@ -356,3 +356,29 @@ def test_turns_follow_the_answers_before_them() -> None:
     assert follow(next(j for j in jobs if j.session == "b")) is None
     drawn, _ = trace.jobs(lambda count: [0.5 * i for i in range(count)])
     assert [j.arrival for j in drawn] == [0, 0.5, 1]
+
+
+def test_rules_of_an_autoscaler_and_of_failures() -> None:
+    found = changing_clusters.autoscale_policy("1:8@32", "3min")
+    assert (found.least, found.most, found.target, found.start) == (1, 8, 32, 180)
+    assert changing_clusters.autoscale_policy("2:2@0.5", "0 s").start == 0
+    for written in ("0:8@32", "9:8@32", "1:8", "1@32", "1:8@0", "1:8@inf", "a:8@3"):
+        with pytest.raises(UsageError, match="--autoscale"):
+            changing_clusters.autoscale_policy(written, "3min")
+    with pytest.raises(UsageError, match="how long until a new replica serves"):
+        changing_clusters.autoscale_policy("1:8@32", "")
+    for start in ("soon", "-1 s"):
+        with pytest.raises(UsageError, match="--startup-time"):
+            changing_clusters.autoscale_policy("1:8@32", start)
+    two = changing_clusters.losses("2@2min:10min,1@11min")
+    assert [(one.count, one.instant, one.downtime_s) for one in two] == [(2, 120, 600), (1, 660, float("inf"))]
+    assert changing_clusters.max_concurrent_failures(two) == 3
+    assert (
+        changing_clusters.max_concurrent_failures(changing_clusters.losses("2@2min:10min,1@12min")) == 2
+    )  # one is back as one fails
+    for written in ("0@2min", "1", "1@2min:0s", "x@1min", "1@-1s"):
+        with pytest.raises(UsageError, match="--failures"):
+            changing_clusters.losses(written)
+    assert changing_clusters.mean_paid([(0.0, 2), (10.0, 4), (15.0, 1)], 5.0, 20.0) == pytest.approx(
+        (5 * 2 + 5 * 4 + 5) / 15
+    )

@@ -1,0 +1,206 @@
+"""Sizes of training layouts that a search tries, and the coarser ones of which a layout is chosen, against the rules of engine/layout_space written out."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from rooflinecli.engine import build_request, layout_space
+from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.layout_space import CoarseSpace, DeviceSplit, LayoutArrays
+
+
+class Whole(NamedTuple):
+    """A question that names some sizes."""
+
+    request: Any
+    open: dict[str, tuple[Any, ...]] = {}
+
+
+def ctx(model: str = "llama-3-8b", **more: Any) -> EstimateContext:
+    return EstimateContext(build_request.request({"model": model, "hw": "h100", "phase": "train", **more}))
+
+
+CTX = ctx(n=16, batch=48, seq=4096)
+
+
+def divisors(n: int) -> list[int]:
+    return [d for d in range(1, n + 1) if n % d == 0]
+
+
+def sizes(
+    space: Any, context: EstimateContext = CTX, devices: int = 16
+) -> dict[tuple[int, ...], tuple[list[float], ...]]:
+    return {split: tuple(map(list, rest)) for split, rest in layout_space._sizes(context, space, devices)}
+
+
+def test_a_search_tries_every_size() -> None:
+    found = sizes(Whole(CTX.request))
+    every = {
+        (tp, pp, cp, 16 // (tp * pp * cp))
+        for tp in divisors(16)
+        for pp in divisors(16 // tp)
+        for cp in divisors(16 // tp // pp)
+    }
+    assert set(found) == every
+    for (_, pp, _, dp), (ep, micro, virtual) in found.items():
+        assert ep == [1]  # no experts
+        assert micro == (
+            divisors(48 // dp)
+            if 48 % dp == 0
+            else sorted({*divisors(48 // dp), *(m for m in (1, 2, 4, 8, 16, 32) if m <= 48 // dp)})
+        )
+        assert virtual == (list(range(1, 34 // pp + 1)) if pp > 1 else [1])  # 32 layers, embedding and loss
+
+
+def test_sizes_that_are_named() -> None:
+    found = sizes(Whole(CTX.request, {"tp": (2, 3), "micro-batch": (2, 5, 999), "virtual-stages": (7,), "ep": (4,)}))
+    assert {split[0] for split in found} == {2}
+    assert all(micro == [2.0, 5.0] or max(divisors(48 // split[3])) < 5 for split, (_, micro, _) in found.items())
+    assert all(ep == [4.0] and virtual == [7.0] for ep, _, virtual in found.values())
+    assert {split[3] for split in sizes(Whole(CTX.request, {"dp": (4,)}))} == {4}
+
+
+def test_experts_are_grouped_over_divisors_of_the_replicas() -> None:
+    mixtral = ctx("mixtral-8x7b", n=16, batch=48, seq=4096)
+    for (_, _, _, dp), (ep, _, _) in sizes(Whole(mixtral.request), mixtral).items():
+        assert ep == [e for e in divisors(dp) if 8 % e == 0]
+    for (_, _, _, dp), (ep, _, _) in sizes(CoarseSpace(mixtral.request), mixtral).items():
+        every = [e for e in divisors(dp) if 8 % e == 0]
+        assert ep == sorted({1, *every[::-2]})  # the largest and every second below
+    few = CoarseSpace(mixtral.request, few=True)
+    for (tp, _, _, dp), (ep, _, _) in sizes(few, mixtral).items():
+        every = [e for e in divisors(dp) if 8 % e == 0]
+        assert ep == sorted(
+            {1, max(e for e in every if e * tp <= 8 or e == 1), every[-1]}
+        )  # eight devices share NVLink
+
+
+def test_the_coarse_part() -> None:
+    found = sizes(CoarseSpace(CTX.request))
+    assert {split[2] for split in found} == {1, 2, 4, 8, 16} and {split[0] for split in found} == {1, 2, 4, 8, 16}
+    for (_, pp, _, dp), (_, micro, virtual) in found.items():
+        share = divisors(48 // dp)
+        octaves = {min(m for m in share if m >= 2**i) for i in range(6) if any(m >= 2**i for m in share)}
+        assert micro == sorted(octaves)
+        even = divisors(round(32 / pp))
+        assert virtual == (sorted({1, even[len(even) // 2], 34 // pp}) if pp > 1 else [1])
+    short = ctx(n=64, batch=64, seq=256)
+    assert {split[2] for split in sizes(CoarseSpace(short.request), short, 64)} == {
+        1,
+        2,
+        4,
+        8,
+        16,
+        32,
+    }  # 8 tokens each: its devices have 256
+    plenty = ctx(n=64, batch=1024, seq=256)
+    assert {split[2] for split in sizes(CoarseSpace(plenty.request), plenty, 64)} == {1, 2}  # 128 tokens at least
+    assert {split[0] for split in sizes(CoarseSpace(plenty.request), plenty, 64)} == {1, 2, 4, 8, 16, 32}
+
+
+def test_the_few_that_are_priced_one_by_one() -> None:
+    found = sizes(CoarseSpace(CTX.request, few=True))
+    assert {split[0] for split in found} == {1, 2, 4, 8} and {split[2] for split in found} == {1}
+    for (_, _, _, dp), (_, micro, _) in found.items():  # the least from 1, 2 and 4 on
+        assert micro == sorted(
+            {next(m for m in divisors(48 // dp) if m >= least) for least in (1, 2, 4) if 48 // dp >= least}
+        )
+    assert all(virtual == [1] for _, _, virtual in found.values())
+    long = ctx(n=16, batch=16, seq=32768)
+    assert {split[2] for split in sizes(CoarseSpace(long.request, few=True), long)} == {1, 4}  # of 8,192 tokens
+    just = ctx(n=16, batch=16, seq=16383)
+    assert {split[2] for split in sizes(CoarseSpace(just.request, few=True), just)} == {1}
+    open_count = ctx(batch=48, seq=4096)
+    assert all(micro == [1] for _, micro, _ in sizes(CoarseSpace(open_count.request, few=True), open_count).values())
+
+
+@pytest.mark.parametrize(
+    "given, most, found", [([1, 2, 3, 4, 6, 8, 12, 24], 32, [1, 2, 4, 8, 24]), ([1, 3, 9], 4, [1, 3, 9]), ([1, 3, 9], 3, [1, 3]), ([5, 7], 1, [5])]
+)  # fmt: skip
+def test_one_size_of_each_octave(given: list[int], most: int, found: list[int]) -> None:
+    """The least from 1, 2, 4, ... on."""
+    assert layout_space._one_per_octave(given, most) == found
+
+
+def test_a_device_with_few_tokens_is_sparse() -> None:
+    assert layout_space.is_sparse(CTX, 48 * 4096 / 1023) and not layout_space.is_sparse(CTX, 48 * 4096 / 1024)
+
+
+@pytest.mark.parametrize(
+    "domains, ranks, dp, group",
+    [(1, 1, 16, 8), (2, 1, 16, 16), (1, 2, 12, 4), (1, 3, 12, 2), (1, 16, 12, 1), (2, 2, 6, 6)],
+)
+def test_replicas_of_a_shard_group_inside_fast_domains(domains: int, ranks: int, dp: int, group: int) -> None:
+    """Eight H100 share NVLink: the largest divisor of dp that 8 x domains / ranks hold."""
+    assert layout_space.shard_group(CTX, domains, ranks, dp) == group
+
+
+def test_structures_from_the_plainest_on() -> None:
+    plain = list(layout_space.structures(Whole(CTX.request)))
+    assert plain[0] == DeviceSplit(0, "none", False) and len(plain) == len(set(plain)) == 3 * (3 + 3) * 2
+    assert {s.domains for s in plain if s.zero == 3} == {0, 1, 2} and {s.domains for s in plain if s.zero < 3} == {0}
+    coarse = list(layout_space.structures(CoarseSpace(CTX.request)))
+    assert {(s.zero, s.recompute) for s in coarse} == {(z, r) for z in (1, 2, 3) for r in ("none", "full")} and all(
+        s.sequence_parallel for s in coarse
+    )
+    few = list(layout_space.structures(CoarseSpace(CTX.request, few=True)))
+    assert {s.zero for s in few} == {1, 3} and {s.domains for s in few} == {0} and len(few) == 4
+    assert {s.sequence_parallel for s in layout_space.structures(CoarseSpace(CTX.request), sparse=True)} == {
+        False,
+        True,
+    }
+    named = list(
+        layout_space.structures(
+            Whole(CTX.request, {"zero": (2,), "recompute": ("full",), "sequence-parallel": (True,)})
+        )
+    )
+    assert named == [DeviceSplit(2, "full", True)]
+
+
+def test_what_has_no_effect_is_left_out() -> None:
+    request = CTX.request
+    one = DeviceSplit(3, "none", True).layout(request, {"tp": 1, "dp": 1, "cp": 1})
+    kept = layout_space.without_effect_removed(request, one)
+    assert (kept.zero, kept.sequence_parallel) == (0, False)
+    two = layout_space.without_effect_removed(request, DeviceSplit(3, "none", True).layout(request, {"tp": 2, "dp": 2}))
+    assert (two.zero, two.sequence_parallel) == (3, True)
+
+
+def test_layouts_for_which_a_structure_is_no_plainer_one() -> None:
+    table = {
+        "tp": [1, 2, 1, 4],
+        "pp": [1, 1, 1, 1],
+        "cp": [1, 1, 2, 1],
+        "dp": [16, 8, 1, 1],
+        "ep": [1, 1, 1, 1],
+        "micro_batch": [1] * 4,
+        "virtual_stages": [1] * 4,
+    }
+    found = LayoutArrays({name: np.array(values, dtype=float) for name, values in table.items()}, np.arange(4.0))
+    space = Whole(CTX.request)
+
+    def affected(*structure: Any) -> list[int]:
+        return layout_space.affected_axes(CTX, found, space, DeviceSplit(*structure)).tolist()
+
+    assert affected(0, "none", False) == [0, 1, 2, 3] and affected(1, "none", False) == [0, 1, 2]
+    assert affected(0, "none", True) == [1, 3] and affected(3, "none", True) == [1]
+    assert affected(3, "none", False, 1) == [0, 1] and affected(3, "none", False, 2) == []
+    assert layout_space.groups(CTX, found, 1).tolist() == [8, 4, 1, 1]
+    assert len(found) == 4 and found.take(np.array([0, 2])).sizes["cp"].tolist() == [1, 2]
+
+
+def test_a_batch_that_some_split_takes_whole() -> None:
+    assert layout_space.chooses_whole_batches(CTX, CoarseSpace(CTX.request), 16)
+    assert not layout_space.chooses_whole_batches(ctx(n=16, seq=4096), CoarseSpace(ctx(n=16, seq=4096).request), 16)
+    rule = layout_space.divides_batch(
+        CTX, DeviceSplit(1, "none", False).layout(CTX.request, {"dp": 8.0, "micro_batch": 3.0})
+    )
+    assert (
+        rule.holds
+        and not layout_space.divides_batch(
+            CTX, DeviceSplit(1, "none", False).layout(CTX.request, {"dp": 8.0, "micro_batch": 4.0})
+        ).holds
+    )
