@@ -26,7 +26,7 @@ _HEAD = 4096  # bytes by which a text and its encoding are recognized
 _MARKS = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _LAUNCHERS = (  # what launchers put before the lines of a rank: Open MPI's --tag-output, torchrun and torch_xla, Hydra, time stamps of kubectl, srun -l and pdsh
-    r"\[\d+,\d+\]<std\w+>:? ?",
+    r" *\[\d+,\d+\]<std\w+>:? ?",
     r"\[(?:rank|default|worker) ?:?\d+\]:? ?",
     r"\[\d+\] ",
     r"\d{4}-\d\d-\d\dT[\d:.]+Z ",

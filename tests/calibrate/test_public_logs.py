@@ -71,6 +71,27 @@ PUBLIC: dict[str, tuple[str, list[tuple]]] = {
         "0: # Out of bounds values : 0 OK\n0: # Avg bus bandwidth    : 17.46\n```\nMore text follows here.\nAnd more.\nAnd more.\nAnd more.\nAnd more.\n",
         [(6, "collective", 1191.8e-6, "s", {"op": "all-reduce", "n": None}), (7, "collective", 51.406e-3, "s", {"bytes": 2147483648.0})],
     ),
+    "the same with the prefix of mpirun in an indented listing that leaves lines out": (
+        "   ```log\n   [1,0]<stdout>:#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n"
+        "   [1,0]<stdout>:           0             0     float     sum      -1    15.51    0.00    0.00      0    15.52    0.00    0.00      0\n   ...\n"
+        "   [1,0]<stdout>:  1073741824     268435456     float     sum      -1   6426.3  167.09  313.29      0   6426.1  167.09  313.29      0\n"
+        "   [1,0]<stdout>:  2147483648     536870912     float     sum      -1   9197.5  233.49  437.79      0   9195.2  233.54  437.89      0\n   ```\n",
+        [(5, "collective", 6.4263e-3, "s", {"op": "all-reduce"}), (6, "collective", 9.1975e-3, "s", {"bytes": 2147483648.0})],
+    ),
+    "NeMo through DLLogger, and its progress line as a page has broken it": (
+        'DLLL {"type": "LOG", "step": "PARAMETER", "data": {"cfg/micro_batch_size": 1, "cfg/global_batch_size": 2048, "cfg/tensor_model_parallel_size": 4, "cfg/encoder_seq_length": 2048}}\n'
+        'DLLL {"type": "LOG", "step": 48, "data": {"global_step": 48.0, "train_step_timing in s": 32.76, "epoch": 0}}\n'
+        "Expected output:\n\n```\nTraining epoch 1, iteration 10/999 | lr: 4.498e-06 | global_batch_size: 512 |\n"
+        "global_step: 29 | reduced_train_loss: 11.03 | train_step_timing in s: 46.84 |\nconsumed_samples: 15360\n```\n",
+        [(2, "train", 32.76, "s", {"batch": 2048, "tp": 4, "seq": 2048}), (7, "train", 46.84, "s", {"batch": 512, "tp": None})],
+    ),
+    "llama-server's answer names its model and format": (
+        '{"model": "unsloth/Qwen3.5-122B-A10B-GGUF:UD-Q4_K_XL", "timings": {"cache_n": 0, "prompt_n": 64, "prompt_ms": 6418.963, "predicted_n": 256, "predicted_ms": 16338.663}}\n',
+        [
+            (1, "prefill", 6.418963, "s", {"said-model": "unsloth/Qwen3.5-122B-A10B-GGUF:UD-Q4_K_XL", "weight-dtype": "q4_k_m"}),
+            (1, "itl", 0.0638229, "s", {"prompt": 64, "output": 256}),
+        ],
+    ),
     "MVAPICH user guide: osu_allreduce on two A100 (mpirun_rsh)": (
         "# OSU MPI-CUDA Allreduce Latency Test v5.9\n# Size       Avg Latency(us)\n16                      1.60\n"
         "[a100-01.cluster:mpi_rank_0][dreg_register] [Performance Impact Warning]: Entries are being evicted\n32                     13.30\n",

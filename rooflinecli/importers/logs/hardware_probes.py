@@ -50,7 +50,7 @@ def _nccl(source: Source, tool: str) -> list[MeasuredRow]:
             columns = text.split()
             width = len(columns) - columns.index("time") if "time" in columns else 8
             in_table, first = True, len(found)
-        elif in_table and "Avg bus bandwidth" in text:
+        elif in_table and ("Avg bus bandwidth" in text or text.lstrip().startswith("```")):
             in_table, ranks = False, {}
             if table := found[first:]:  # bandwidths of small sizes have two digits
                 op = name or max(table, key=lambda row: row.probe["bytes"]).probe["op"]

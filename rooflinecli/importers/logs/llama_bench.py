@@ -24,6 +24,7 @@ _HOST = re.compile(r"^#+ *CPU( only)? *$|llama-bench.*(-ngl|--n-gpu-layers)[ =]0
 # tensors that a command or the text before a table keeps on the host
 _PLACED = re.compile(r"(?:-ot|--override-tensor)[ =`\"']+([^\s`\"']+=CPU)\b")
 SCATTER = 0.1  # of a rate: a larger standard deviation of its runs is noted
+_UNNAMED = "the format of the weights is not stated; --weight-dtype gives it"
 _ALL = 99  # layers on the device: more than most models have, which is how all of them are asked for
 _BATCHED = {"PP", "TG", "B", "T_PP s", "T_TG s"}  # columns of llama-batched-bench
 _METAL_2025, _CUDA_2024 = 4000, 3300  # builds from which, and up to which, other constants hold: 2024-11, 2024-07
@@ -90,13 +91,16 @@ def _formats(row: Json) -> tuple[Options, tuple[str, ...]]:
     """Format of the weights by the name that llama.cpp gives a file ('llama 8B Q4_K - Medium' is q4_k_m), unless the file's size is another's."""
     match = _FORMAT.search(_model(row))
     if match is None:
-        return {}, ()
+        return {}, (_UNNAMED,)
     name = match[1].lower() + (f"_{match[2][0].lower()}" if match[2] and match[1].lower() != "q2_k" else "")
     name = {"f16": "fp16", "f32": "fp32"}.get(name, "iq3_m" if "IQ3_S mix" in _model(row) else name)
     size, count = _amount(row.get("model_size", row.get("size"))), _amount(row.get("model_n_params", row.get("params")))
     bits = 8 * size / count if size and count else None
     if bits is not None and name in _WIDE and bits < 0.7 * _WIDE[name]:  # gpt-oss in 16 bits keeps its experts in four
         return {}, (f"called {match[1]}, but the file has {bits:.1f} bits a weight; --weight-dtype names its format",)
+    if mixed := re.fullmatch(r"(q\d)_k_x?l", name):  # layers in several formats, most of them in that of its letter
+        name = {"q2": "q2_k", "q6": "q6_k", "q8": "q8_0"}.get(mixed[1], f"{mixed[1]}_k_m")
+        return {"weight-dtype": name}, (f"{match[0]} has layers in several formats; taken as {name} (--weight-dtype)",)
     return {"weight-dtype": name}, ()
 
 

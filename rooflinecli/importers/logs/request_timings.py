@@ -74,7 +74,7 @@ def _model(source: Source, start: int, end: int) -> Json:
     """What a log of llama.cpp states of a model that it loads in this part of the text, as a row of llama-bench; nothing where it loads none."""
     said = {name: each[-1] for name, pattern in _MODEL.items() if (each := pattern.findall(source.plain[start:end]))}
     if not said.keys() & {"name", "type"}:
-        return {}
+        return {"model_type": said["answer"]} if "answer" in said else {}
     on, of = said.get("layers", ("99", "99"))
     backend = "".join(said.get("backend", "")) or ("" if "layers" in said else "cpu")
     cards = [] if backend == "cpu" else llama_bench.cards(source, {}, source.line_of(end))

@@ -73,7 +73,9 @@ class StepLog:
             if before and any(each.lstrip().startswith("```") for each in source.lines[before : steps[0][0]]):
                 options = {}
             before = steps[-1][0]
-            if batch and (sizes := [batch.search("\n".join(source.lines[at - 1 : at + 2])) for at, _ in steps])[-1]:
+            near = [(source.lines[at - 1 : at + 2], source.lines[at - 2 : at - 1]) for at, _ in steps]
+            sizes = [batch and (batch.search("\n".join(own)) or batch.search("".join(above))) for own, above in near]
+            if sizes[-1]:
                 given["batch"] = int(sizes[-1][1])
                 steps = [s for s, size in zip(steps, sizes, strict=True) if size and int(size[1]) == given["batch"]]
             steps = self._summed(source, steps)[-1 if self.row.get("mean") else 0 :]
@@ -159,8 +161,8 @@ class StepLog:
 def _printed(source: Source, name: str) -> str:
     """The first value of an argument printed as `name ..... value` (Megatron; DeepSpeed, behind its time and place) or `name: value` /
     `name = value` (YAML dumps)."""
-    start = r"^(?:\[?\w+\]?:?\s|(?:\S+:\s+)?(?:\[[^]\n]*\]\s*)*|.*\bConfig param\s)?\s*"
-    match = re.search(rf"{start}{name}\s*(?:\.{{3,}}|:|=|  )\s*([^\s,#]+)", source.plain, re.MULTILINE)
+    start = r"^(?:\[?\w+\]?:?\s|(?:\S+:\s+)?(?:\[[^]\n]*\]\s*)*|.*\bConfig param\s|.*\"cfg/)?\s*"
+    match = re.search(rf"{start}{name}\"?\s*(?:\.{{3,}}|:|=|  )\s*([^\s,#}}]+)", source.plain, re.MULTILINE)
     return match[1] if match else ""
 
 
