@@ -124,3 +124,27 @@ def test_a_search_without_limits_is_simulated_too():
     args = ("search", "llama-3-8b", "--hw", "h100", "-n", "2", "--phase", "decode", "--qps", "5", "--simulate", "1")
     ran = run_cli(*args, "--format", "json")
     assert ran.code == 0 and json.loads(ran.out)["results"][0]["simulate"]["ttft_p99_s"] > 0
+
+
+def test_limits_hold_at_the_bound_in_a_simulation_as_in_a_check(tmp_path, monkeypatch):
+    """Requests that miss their SLO when steps are slow miss it by default, also in the search for the fewest replicas."""
+    asked = "simulate llama-3-8b --hw h100 --engine vllm --tp 1 --qps 1 --num-requests 5 --prompt 64 --output 2 --slo e2e=9s@99".split()
+
+    def slow(values, *rest):
+        low = {1: 0.9, 2: 0.9883}.get(values["replicas"], 1.0)
+        return {"slo_attainment": [low, 1.0], "slo_attainment_margin": [low - 0.99, 0.01]}
+
+    monkeypatch.setattr("rooflinecli.questions.simulate.answer.intervals", slow)
+    missed, few = run_cli(*asked, "--replicas", "2"), run_cli(*asked, "--replicas", "min")
+    assert missed.code == 1 and "SLO missed at the pessimistic bound: attainment 100" in " ".join(missed.out.split())
+    assert few.code == 0 and "3 replicas are the fewest: 2 attain 98.83%" in few.out
+    expected = run_cli(*asked, "--replicas", "min", "--bound", "expected")
+    assert expected.code == 0 and "are the fewest" not in expected.out and "changes nothing" not in expected.err
+    assert run_cli(*asked, "--replicas", "2,3").code == 1
+    path = tmp_path / "plan.yaml"
+    path.write_text(
+        "checks:\n  a: {model: llama-3-8b, hw: h100, engine: vllm, tp: 1, qps: 1, prompt: 64, output: 2, "
+        "simulate: {num_requests: 5, replicas: 2, slo: e2e=9s@99}, require: {simulate.slo_attainment: '>= 99%'}}\n"
+    )
+    ran = run_cli("check", str(path))
+    assert ran.code == 1 and "98.83%" in ran.out

@@ -24,7 +24,7 @@ from rooflinecli.questions.conditions import IntervalBounds, Requirement, ends
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.question import is_estimate_option
-from rooflinecli.questions.simulate.question import FORMER, Numbers, Simulate
+from rooflinecli.questions.simulate.question import FORMER, Simulate
 from rooflinecli.specs.options import OPTIONS, Option
 from rooflinecli.specs.quantities import canonical, unit_of
 from rooflinecli.specs.request import MOST
@@ -41,15 +41,13 @@ def bounds(quantity: str, case: CheckCase, result: EstimateAnswer | None, estima
     if result is None:
         return _of_fleet(case, quantity)
     if quantity.startswith(SIMULATED):
-        values, sure = _simulated(_simulation(case, result))
+        from rooflinecli.questions.simulate.answer import bounded_run
+
+        ran = bounded_run(_simulation(case, result))
         name = {old: new for new, old in FORMER["former_keys"][0].items()}.get(name, name)
-        if name not in values:
-            raise unknown("quantity of a simulation", name, values, "`roofline simulate --format json` shows them")
-        value = values[name]
-        if name not in sure:
-            return IntervalBounds(value)
-        low, high = sure[name]
-        return IntervalBounds(value, "", low, low, high)
+        if name not in ran.values:
+            raise unknown("quantity of a simulation", name, ran.values, "`roofline simulate --format json` shows them")
+        return ran.ends(name)
     if quantity.startswith(LAYOUT):
         return _of_layout(case, result, name, estimator)
     if not quantity.startswith(MEASURED):
@@ -122,45 +120,27 @@ def _note(row: MeasuredGap) -> str:
     return f"{row.row}: {row.quantity} {duration(row.measured_s)}, estimated {duration(row.expected_s)}{span}{why}"
 
 
-LOAD = ("qps", "concurrency", "prompt", "output", "prompts-per-slot", "equal-lengths")
-
-
 def _simulation(case: CheckCase, result: EstimateAnswer) -> Simulate:
     """The simulation of a case. Raises UsageError for an entry of `simulate:` that does not exist."""
     plan = next((found.layout_of_phase for name, found in result.phases.items() if name != "train"), None)
     if plan is None:
         raise UsageError("simulations are for serving; add prefill or decode to `phase`", "phase")
-    options = {
-        name: value
-        for name, value in case.options.items()
-        if name not in LOAD and OPTIONS[name].parameter in Simulate.fields()
-    }
+    known = Simulate.fields()
+    options = {own: value for name, value in case.options.items() if (own := OPTIONS[name].parameter) in known}
     options |= {"n": plan.devices, **{axis: getattr(plan, axis) for axis in ("tp", "pp", "dp", "cp", "ep")}}
-    written = {name: case.options[name] for name in LOAD if name in case.options}
     for name, value in case.simulate:
         field = next((field for field in simulation_fields() if name.replace("_", "-") in field.names), None)
         if field is None:
             raise unknown("entry of simulate", name, [field.long for field in simulation_fields()])
-        written[field.name if field.name in LOAD else field.parameter] = value
-    if "trace" in written:  # the estimate's lengths are those of a mean request
-        written = {name: value for name, value in written.items() if name not in ("prompt", "output")}
-    return Simulate.read({**options, **written})
+        options[field.parameter] = value
+    for name in ("prompt", "output") if "trace" in options else ():
+        options.pop(name, None)  # the estimate's lengths are those of a mean request
+    return Simulate.read({"interval": True, **options})
 
 
 def simulation_fields() -> list[Option]:
     """The fields of a simulation that no estimate has: the entries of `simulate:`."""
     return [field for field in Simulate.fields().values() if not is_estimate_option(field)]
-
-
-@lru_cache(maxsize=256)
-def _simulated(question: Simulate) -> tuple[Numbers, dict[str, list[float]]]:
-    """The numbers of a question, and their ends. Raises Infeasible."""
-    from rooflinecli.questions.simulate.answer import SEEDS, intervals, min_replicas, run, values_of, variants
-
-    found = min_replicas(question)[0] if question.replicas == "min" else run(question)
-    return found.values, intervals(
-        found.values, map(values_of, variants(found.question, SEEDS)), found.first_token_error
-    )
 
 
 REGRET, FORMER_REGRET = "regret_fraction", "within_of_best"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.num import Number
@@ -13,6 +14,7 @@ from rooflinecli.engine.build_request import warn
 from rooflinecli.engine.evaluate import prefill_share, token_prices
 from rooflinecli.engine.serving_load import ReplicaLoad, queue_for_cache, variation
 from rooflinecli.formulas import cost, energy, serving
+from rooflinecli.questions.conditions import IntervalBounds
 from rooflinecli.questions.simulate import question as types
 from rooflinecli.questions.simulate.deployment import (
     Deployment,
@@ -34,13 +36,16 @@ from rooflinecli.simulate.request import RequestLatencies, SimRequest, times
 from rooflinecli.simulate.request_load import Lengths, Trace, lengths, read, spread
 from rooflinecli.simulate.summary import is_short, is_sustained
 from rooflinecli.specs.layout import Layout
+from rooflinecli.specs.quantities import higher_is_better
+from rooflinecli.specs.request import BOUNDS
 
 
 @dataclass
 class Run:
     """A run: the answer in numbers, the times of the requests after the warm-up and of every one, and the replicas as they stopped.
 
-    `paid` says from when on how many replicas cost something; `search_interrupted`: in a search for the fewest replicas.
+    `paid` says from when on how many replicas cost something; `interval`: least and most of every number over the run and its repeats,
+    None before they ran; `search_interrupted`: in a search for the fewest replicas; `fewer`: the run of one replica fewer than those, None for one replica.
     """
 
     question: Simulate
@@ -51,13 +56,30 @@ class Run:
     replicas: list[Replica]
     first_token_error: float = 0.0
     paid: tuple[tuple[float, int], ...] = ()
+    interval: dict[str, list[float]] | None = None
     interrupted: bool = False
     search_interrupted: bool = False
+    fewer: Run | None = None
+
+    @property
+    def bound(self) -> str:
+        """The bound at which limits hold."""
+        return self.question.bound or BOUNDS[0]
+
+    def ends(self, name: str) -> IntervalBounds:
+        """A number of the run with the ends of its interval, the better of which is its floor."""
+        value, between = self.values[name], (self.interval or {}).get(name)
+        low, high = between or (None, None)
+        return IntervalBounds(value, "", high if higher_is_better(name) else low, low, high)
+
+    def at_bound(self, name: str) -> float:
+        """A number of which more is better at the bound."""
+        return float(self.ends(name).at(self.bound, less=False))
 
     @property
     def meets_slo(self) -> bool:
-        """Whether every target of the SLO is met."""
-        return bool(self.values.get("slo_attainment_margin", 0.0) >= 0)
+        """Whether every target of the SLO is met at the bound."""
+        return MARGIN not in self.values or self.at_bound(MARGIN) >= 0
 
     @property
     def sustained(self) -> bool:
@@ -247,6 +269,9 @@ def _costs(question: Simulate, served: Deployment, devices: float, values: dict[
     return found
 
 
+MARGIN = "slo_attainment_margin"
+
+
 def values_of(repeat: tuple[Simulate, float]) -> dict[str, Number]:
     """The numbers alone, of a question run to its end at a scale of its step times."""
     question, scale = repeat
@@ -259,6 +284,7 @@ def values_of(repeat: tuple[Simulate, float]) -> dict[str, Number]:
 MAX_DRAWN = 16_000  # requests to which a run without --num-requests is lengthened until its load is steady
 MAX_REPEATED = 20_000  # requests up to which a run is repeated for its interval without being asked to
 SEEDS = 3
+MAX_REPLICAS = 4096  # that a search for the fewest tries
 
 
 def variants(question: Simulate, seeds: int) -> list[tuple[Simulate, float]]:
@@ -305,14 +331,14 @@ def with_layout(question: Simulate, layout: Layout | types.SimulatedLayout) -> S
     return question.replace(n=int(layout.devices), **sizes)
 
 
-def min_replicas(question: Simulate, most: int = 4096, progress: Progress | None = None) -> tuple[Run, Run | None]:
-    """The fewest replicas whose requests keep to the SLO, with the run of one fewer, which does not (None for one replica).
+def simulated(question: Simulate, progress: Progress | None = None, workers: Workers | None = None) -> Run:
+    """The run of a question; with --replicas min of the fewest whose requests keep to the SLO at the bound.
 
     Found by doubling and halving, since more replicas never serve fewer requests inside the limits but for the draw of
     who goes where; the last step is run, so that what is printed was seen. Raises Infeasible when no count keeps to it.
     """
-    limits = question.limits
-    assert limits is not None  # without them the question is refused
+    if question.replicas != "min":
+        return run(question, progress)
     trace = trace_of(question)
     means = trace.means if trace is not None else tuple(d.mean for d in length_distributions(question))
     question = with_layout(question, deployment(question.estimate_options, *means).layout)
@@ -320,21 +346,22 @@ def min_replicas(question: Simulate, most: int = 4096, progress: Progress | None
 
     def meets(count: int) -> bool:
         if count not in seen:
-            seen[count] = run(question.replace(replicas=count), progress)
+            found = run(question.replace(replicas=count), progress)
+            undecided = {"pessimistic": found.meets_slo, "floor": not found.meets_slo}  # until it is repeated
+            seen[count] = bounded(found, workers) if undecided.get(found.bound) and found.sustained else found
         return not seen[count].interrupted and seen[count].meets_slo and seen[count].sustained
 
     low = max_concurrent_failures(question.replica_failures)  # at least one is there
     high = low + 1
     while not meets(high):
         if seen[high].interrupted:
-            return replace(seen[high], search_interrupted=True), None
-        margins = [seen[count].values["slo_attainment_margin"] for count in (high // 2, high) if count in seen]
-        if high >= most or (  # twice the replicas no longer help: almost no request queues or shares a step
+            return replace(seen[high], search_interrupted=True)
+        margins = [seen[count].at_bound(MARGIN) for count in (high // 2, high) if count in seen]
+        if high >= MAX_REPLICAS or (  # twice the replicas no longer help: almost no request queues or shares a step
             len(margins) == 2 and margins[1] <= margins[0] + 1e-9 and seen[high].values["running_requests_mean"] < 0.5
         ):
-            share = seen[high].values["slo_attainment"]
             raise Infeasible(
-                f"{high} replicas still serve only {share:.1%} of requests inside {limits.text}; the limits are out of reach of this plan, "
+                f"{high} replicas still serve only {seen[high].at_bound('slo_attainment'):.1%} of requests inside {question.slo}; the limits are out of reach of this plan, "
                 "so relax --slo or change the plan"
             )
         low, high = high, high * 2
@@ -342,8 +369,14 @@ def min_replicas(question: Simulate, most: int = 4096, progress: Progress | None
         middle = (low + high) // 2
         low, high = (low, middle) if meets(middle) else (middle, high)
         if seen[middle].interrupted:  # fewer might do as well
-            return replace(seen[high], interrupted=True, search_interrupted=True), None
-    return seen[high], seen.get(high - 1)
+            return replace(seen[high], interrupted=True, search_interrupted=True)
+    return replace(seen[high], fewer=seen.get(high - 1))
+
+
+@lru_cache(maxsize=256)
+def bounded_run(question: Simulate) -> Run:
+    """The run of a question with its interval. Raises Infeasible."""
+    return bounded(simulated(question))
 
 
 Cell = tuple[Simulate, dict[str, str]]
@@ -356,10 +389,7 @@ def answer_and_run(
     question: Simulate, progress: Progress | None = None, workers: Workers | None = None
 ) -> tuple[types.SimulateAnswer, Run]:
     """The answer with the run that it is of. Raises UsageError or Infeasible as an estimate does."""
-    ran, fewer = (
-        min_replicas(question, progress=progress) if question.replicas == "min" else (run(question, progress), None)
-    )
-    values, interrupted = _intervals(ran, workers)
+    ran = bounded(simulated(question, progress, workers), workers)
     warn_of_idle(ran.question, {"decode": ran.about["layout"]})
     trace = trace_of(ran.question)
     most, tokens = ran.about["max_context"], ran.every.prompt + ran.every.output
@@ -388,8 +418,8 @@ def answer_and_run(
         failed_requests=trace.failed if trace else 0, length_range=between, warmup_s=question.warmup,
     )  # fmt: skip
     answer = types.SimulateAnswer(
-        schema=SCHEMA, **ran.about, load=load, simulate=ran.values, interval=values, slo=_slo(ran, fewer),
-        classes=slo.classes(ran.times, question.limits), interrupted=interrupted, search_interrupted=ran.search_interrupted,
+        schema=SCHEMA, **ran.about, load=load, simulate=ran.values, interval=ran.interval or {}, slo=_slo(ran),
+        classes=slo.classes(ran.times, question.limits), interrupted=ran.interrupted, search_interrupted=ran.search_interrupted,
         sustained=ran.sustained, notes=notes,
     )  # fmt: skip
     return answer, ran
@@ -401,22 +431,23 @@ def _too_much(ran: Run) -> str:
     return f"the load cannot be sustained: {rate} arrive and {ran.values['requests_per_s']:.3g}/s end"
 
 
-def _intervals(ran: Run, workers: Workers | None) -> tuple[dict[str, list[float]], bool]:
-    """Intervals where repeats are asked for or are quick, and whether the run or its repeats were interrupted."""
+def bounded(ran: Run, workers: Workers | None = None) -> Run:
+    """The run with its interval where repeats are asked for or are quick; they are not run again."""
     question = ran.question
     quick = len(ran.times.arrival) <= MAX_REPEATED
-    if ran.interrupted or not (question.interval or (question.interval is None and (quick or question.num_seeds))):
-        return {}, ran.interrupted
+    asked = question.interval or (question.interval is None and (quick or question.num_seeds))
+    if ran.interrupted or ran.interval is not None or not asked:
+        return ran
     seeds = question.num_seeds or (SEEDS if quick else 1)
     try:
         others = (workers or map)(values_of, variants(question, seeds))
-        return intervals(ran.values, others, ran.first_token_error), False
+        return replace(ran, interval=intervals(ran.values, others, ran.first_token_error))
     except KeyboardInterrupt:  # the run itself is known; a range of some of its repeats would look surer than it is
-        return {}, True
+        return replace(ran, interrupted=True)
 
 
-def _slo(ran: Run, fewer: Run | None) -> types.SloAnswer | None:
-    limits = ran.question.limits
+def _slo(ran: Run) -> types.SloAnswer | None:
+    limits, fewer = ran.question.limits, ran.fewer
     if limits is None:
         return None
     targets = [
@@ -427,9 +458,9 @@ def _slo(ran: Run, fewer: Run | None) -> types.SloAnswer | None:
         for target in limits.slos
     ]  # fmt: skip
     return types.SloAnswer(
-        limits=dict(limits.main.seconds), target=limits.main.share, met=ran.meets_slo, targets=targets,
-        attainment_with_one_fewer_replica=None if fewer is None else fewer.values["slo_attainment"],
-        margin_with_one_fewer_replica=None if fewer is None else fewer.values["slo_attainment_margin"],
+        limits=dict(limits.main.seconds), target=limits.main.share, met=ran.meets_slo, bound=ran.bound if ran.interval else "expected", targets=targets,
+        attainment_with_one_fewer_replica=fewer.at_bound("slo_attainment") if fewer else None,
+        margin_with_one_fewer_replica=fewer.at_bound(MARGIN) if fewer else None,
     )  # fmt: skip
 
 
@@ -437,12 +468,15 @@ def cell_values(cell: Cell) -> dict[str, Number]:
     """The numbers of one cell of a study; what does not fit has its reason instead."""
     question, apart = cell
     try:
-        ran = min_replicas(question)[0] if question.replicas == "min" else run(question)
+        ran = simulated(question)
+        ran = bounded(ran) if question.limits and ran.meets_slo else ran  # the repeats decide, else are not shown
     except Infeasible as error:
         return {**apart, "feasible": False, "violation": str(error)}
     if ran.interrupted:
         raise KeyboardInterrupt  # a part of a cell is no cell
-    return {**apart, **ran.values, "feasible": ran.sustained, "violation": "" if ran.sustained else _too_much(ran)}
+    missed = ran.values.get(MARGIN, 0) >= 0 and not ran.meets_slo
+    why = _too_much(ran) if not ran.sustained else f"SLO missed at the {ran.bound} bound" if missed else ""
+    return {**apart, **ran.values, "feasible": ran.sustained, "violation": why}
 
 
 def study(cells: list[Cell], spread: Workers, progress: Callable[[int], None] | None = None) -> types.StudyAnswer:
@@ -457,7 +491,7 @@ def study(cells: list[Cell], spread: Workers, progress: Callable[[int], None] | 
         if not rows:
             raise
     limits = cells[0][0].limits
-    met = all(row["feasible"] and (limits is None or row["slo_attainment_margin"] >= 0) for row in rows)
+    met = all(row["feasible"] and not row["violation"] and row.get(MARGIN, 0) >= 0 for row in rows)
     return types.StudyAnswer(
         schema=STUDY_SCHEMA, axes=list(cells[0][1]), slo=limits.text if limits else None, rows=rows, met=met
     )

@@ -101,9 +101,9 @@ def max_context(options: tuple[tuple[str, str], ...]) -> int | None:
 
 def warn_of_idle(question: Simulate, layouts: Mapping[str, object]) -> None:
     """Warn of options that change nothing in a simulation of these layouts."""
-    own = dict(question.estimate_options)
+    own, ranked = dict(question.estimate_options), option_conflicts.RANKING if question.limits else set()
     ctx = EstimateContext(build_request.request({**own, "phase": "prefill,decode"}))
-    option_conflicts.warn_of_idle([option_conflicts.idle(ctx, own, layouts)])
+    option_conflicts.warn_of_idle([option_conflicts.idle(ctx, own.keys() - ranked, layouts)])
 
 
 def scheduler_of(ctx: EstimateContext, settings: tuple[str, ...]) -> Scheduler:

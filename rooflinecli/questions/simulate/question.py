@@ -71,11 +71,12 @@ class SloTarget(Record):
 
 
 class SloAnswer(Record):
-    """The SLO: limits and target of its strictest part, whether all are met, and what one replica fewer would do."""
+    """The SLO: limits and target of its strictest part, whether all are met at a bound of the interval, and what one replica fewer would do."""
 
     limits: dict[str, float]
     target: float = key(metadata=former("share"))
     met: bool = key(metadata=former("kept"))
+    bound: str
     targets: list[SloTarget] = key(metadata=former("promises"))
     attainment_with_one_fewer_replica: float | None = key(metadata=former("one_fewer_share"))
     margin_with_one_fewer_replica: float | None = key(metadata=former("one_fewer_margin_share"))

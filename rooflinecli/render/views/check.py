@@ -15,7 +15,7 @@ from rooflinecli.render.numbers import percent, text
 _COLUMNS = (
     Column("verdict", "verdict", text=True),
     Column("quantity", "quantity", text=True),
-    Column("value", lambda row: text(row.value, row.quantity)),
+    Column("value", lambda row: _value(row)),
     Column("required", "written", text=True),
     Column("margin", lambda row: margin_text(row).replace("over by ", "-").removeprefix("margin ")),
 )
@@ -64,6 +64,12 @@ def _case(case: types.CaseAnswer, whole: bool, more: Sequence[Column] = ()) -> l
     return [*blocks, Prose(fixes_text(case), 2)] if case.verdict != PASS else blocks
 
 
+def _value(row: types.RequirementAnswer) -> str:
+    """The value; of a fraction within a point of its limit hundredths too: 98.83% is no 99%."""
+    near = row.unit == "fraction" and row.margin is not None and abs(row.value - row.limit) < 0.01  # type: ignore[operator]
+    return f"{row.value:.2%}" if near else text(row.value, row.quantity)
+
+
 def _interval(row: types.RequirementAnswer) -> str:
     return "" if row.interval is None else numbers.interval(*row.interval, row.unit)
 
@@ -93,7 +99,7 @@ def sentence(case: types.CaseAnswer, row: types.RequirementAnswer) -> str:
         head = f"{case.name}: the plan does not fit"
     else:
         bound = "" if row.interval is None else f" at the {row.value_bound} bound"
-        head = f"{case.name}: {row.quantity} is {text(row.value, row.quantity)}{bound}, required {row.written}"
+        head = f"{case.name}: {row.quantity} is {_value(row)}{bound}, required {row.written}"
     other = f" ({row.verdict_at_expected})" if row.verdict_at_expected != row.verdict else ""
     ends = [] if row.interval is None else [f"80% interval {_interval(row)}", f"expected {_expected(row)}{other}"]
     shown = "; ".join(filter(None, [margin_text(row), *ends]))

@@ -104,7 +104,8 @@ def _limits(answer: SimulateAnswer, changes: Sequence[TriedChange]) -> list[tupl
         between = "" if {low, high} == {shown} else f" ({low.removesuffix('%')}–{high})"
         said = f"attainment {shown}{between}, target {100 * slo.target:.4g}%"
     gap = "; itl is the mean gap of a request, its TPOT" if any("itl" in t.limits for t in slo.targets) else ""
-    return [*rows, ("SLO", f"{'met' if slo.met else 'missed'}: {said}{gap}")]
+    at = f" at the {slo.bound} bound" if slo.met != (values["slo_attainment_margin"] >= 0) else ""
+    return [*rows, ("SLO", f"{'met' if slo.met else 'missed'}{at}: {said}{gap}")]
 
 
 def _numbers(answer: SimulateAnswer, first: bool) -> Table:
