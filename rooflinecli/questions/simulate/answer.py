@@ -18,11 +18,10 @@ from rooflinecli.questions.conditions import IntervalBounds
 from rooflinecli.questions.simulate import question as types
 from rooflinecli.questions.simulate.deployment import (
     Deployment,
-    default_lengths,
     deployment,
     describe,
     fleet,
-    max_context,
+    one_request,
     scheduler_of,
     warn_of_idle,
 )
@@ -103,8 +102,7 @@ def run(question: Simulate, progress: Progress | None = None, scale: float = 1.0
 def _run(question: Simulate, progress: Progress | None, scale: float) -> Run:
     trace = trace_of(question)
     prompt, output = length_distributions(question)
-    means = trace.means if trace is not None else (prompt.mean, output.mean)
-    served, cluster = fleet(question, question.copies, *means, scale)
+    served, cluster = fleet(question, question.copies, *mean_lengths(question), scale)
     cluster.progress = progress
     count = question.count * (len(cluster.replicas) if question.concurrency else 1)
     jobs, follow = (
@@ -143,17 +141,23 @@ def _run(question: Simulate, progress: Progress | None, scale: float) -> Run:
 
 def length_distributions(question: Simulate) -> tuple[Lengths, Lengths]:
     """The distributions that lengths are drawn from."""
-    usual = ("", "") if question.prompt and question.output else default_lengths(question.estimate_options)
-    prompt, output = question.prompt or usual[0], question.output or usual[1]
+    ctx = one_request(question.estimate_options)
+    prompt, output = question.prompt or f"{float(ctx.prompt):g}", question.output or f"{float(ctx.output):g}"
     if question.length_range or question.fixed_lengths:
         between = spread(question.length_range) if question.length_range else (1.0, 1.0)
         return lengths("prompt", prompt, between), lengths("output", output, between)
     found = lengths("prompt", prompt), lengths("output", output)
     if {each.kind for each in found} != {"fixed"}:
         return found
-    wide = variation(sum(each.mean for each in found), max_context(question.estimate_options))
+    wide = variation(sum(each.mean for each in found), ctx.spec.max_context)
     prompts, outputs = (replace(each, spread=(1.0 - wide, 1.0 + wide)) for each in found)
     return prompts, outputs
+
+
+def mean_lengths(question: Simulate) -> tuple[float, float]:
+    """Mean tokens of a prompt and of an output."""
+    trace, (prompt, output) = trace_of(question), length_distributions(question)
+    return trace.means if trace is not None else (prompt.mean, output.mean)
 
 
 def trace_of(question: Simulate) -> Trace | None:
@@ -290,8 +294,7 @@ MAX_REPLICAS = 4096  # that a search for the fewest tries
 def variants(question: Simulate, seeds: int) -> list[tuple[Simulate, float]]:
     """The same question with further seeds, and with every step as fast and as slow as the interval of a decode step is wide."""
     trace = trace_of(question)
-    means = trace.means if trace is not None else tuple(d.mean for d in length_distributions(question))
-    low, high = deployment(question.estimate_options, *means, question.load_per_replica).error
+    low, high = deployment(question.estimate_options, *mean_lengths(question), question.load_per_replica).error
     drawn_again = trace is None or question.qps  # a trace at a rate of one's own has its arrivals drawn
     again = [] if not drawn_again else [(question.replace(seed=question.seed + i), 1.0) for i in range(1, seeds)]
     return [*again, *((question, end) for end in (low, high))]
@@ -339,9 +342,7 @@ def simulated(question: Simulate, progress: Progress | None = None, workers: Wor
     """
     if question.replicas != "min":
         return run(question, progress)
-    trace = trace_of(question)
-    means = trace.means if trace is not None else tuple(d.mean for d in length_distributions(question))
-    question = with_layout(question, deployment(question.estimate_options, *means).layout)
+    question = with_layout(question, deployment(question.estimate_options, *mean_lengths(question)).layout)
     seen: dict[int, Run] = {}
 
     def meets(count: int) -> bool:

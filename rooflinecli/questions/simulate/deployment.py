@@ -63,9 +63,7 @@ def deployment(
     Raises what an estimate raises.
     """
     asked = {**dict(options), "phase": "prefill,decode", "batch": 1}
-    plain = build_request.request(asked)
-    option_conflicts.require_decode(EstimateContext(plain), "there is no serving to simulate")
-    if plain.adapters is not None:
+    if one_request(options).request.adapters is not None:
         raise UsageError("--num-loras is not simulated; leave it out, or ask `roofline estimate`", "adapters")
     ctx = context_of(build_request.request({**asked, "prompt": round(prompt), "output": round(output)}))
     choice = choose(ctx, ("prefill", "decode"))
@@ -86,23 +84,17 @@ def deployment(
 
 
 @lru_cache(maxsize=64)
-def default_lengths(options: tuple[tuple[str, str], ...]) -> tuple[str, str]:
-    """Return the default prompt and output lengths: those of an estimate, which fit the model's context. Raises its errors."""
+def one_request(options: tuple[tuple[str, str], ...]) -> EstimateContext:
+    """An estimate of one request, whose lengths are the default ones. Raises its errors, and UsageError for a model that does not decode."""
     ctx = EstimateContext(build_request.request({**dict(options), "phase": "prefill,decode", "batch": 1}))
     option_conflicts.require_decode(ctx, "there is no serving to simulate")
-    return f"{float(ctx.prompt):g}", f"{float(ctx.output):g}"
-
-
-@lru_cache(maxsize=64)
-def max_context(options: tuple[tuple[str, str], ...]) -> int | None:
-    """Return the most tokens of a request that the model was made for."""
-    return build_request.request({**dict(options), "phase": "prefill,decode", "batch": 1}).model.max_context
+    return ctx
 
 
 def warn_of_idle(question: Simulate, layouts: Mapping[str, object]) -> None:
     """Warn of options that change nothing in a simulation of these layouts."""
     own, ranked = dict(question.estimate_options), option_conflicts.RANKING if question.limits else set()
-    ctx = EstimateContext(build_request.request({**own, "phase": "prefill,decode"}))
+    ctx = one_request(question.estimate_options)
     option_conflicts.warn_of_idle([option_conflicts.idle(ctx, own.keys() - ranked, layouts)])
 
 

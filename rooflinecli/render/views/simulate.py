@@ -163,13 +163,11 @@ def _interruption(answer: SimulateAnswer) -> list[str]:
 
 def _fewest(slo: SloAnswer | None, replicas: int) -> list[str]:
     """What one replica fewer would do, where the fewest were searched."""
-    if slo is None or slo.attainment_with_one_fewer_replica is None or slo.margin_with_one_fewer_replica is None:
+    if slo is None or slo.margin_with_one_fewer_replica is None:
         return []
-    short = (
-        f"miss a target by {-100 * slo.margin_with_one_fewer_replica:.2f} points"
-        if len(slo.targets) > 1
-        else f"attain {slo.attainment_with_one_fewer_replica:.2%}"
-    )
+    short = f"attain {slo.attainment_with_one_fewer_replica:.2%}"
+    if len(slo.targets) > 1:
+        short = f"miss a target by {-100 * slo.margin_with_one_fewer_replica:.2f} points"
     return [f"{replicas} replicas are the fewest: {replicas - 1} {short}."]
 
 
