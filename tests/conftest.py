@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import gc
 import io
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
@@ -31,11 +28,9 @@ os.environ["ROOFLINE_TRACEBACK"] = "1"  # a mistake of ours fails a test with it
 # Programs of tests run once, on small arrays: most of their time would go into compiling them well.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 
-if "PYTEST_XDIST_WORKER" not in os.environ:  # workers share the folder of the process that starts them
-    os.environ["ROOFLINE_CACHE"] = tempfile.mkdtemp(prefix="roofline-cache-")
-    atexit.register(shutil.rmtree, os.environ["ROOFLINE_CACHE"], ignore_errors=True)
-
 ROOT = Path(__file__).resolve().parent.parent
+# YAML files of the package as an earlier run read them: a snapshot counts while the file and what reads it are as they were
+os.environ["ROOFLINE_CACHE"] = str(ROOT / ".pytest_cache" / "roofline")
 QUICK_SETS = 8  # parameter sets that a test has in the quick suite, evenly spread, unless it says otherwise
 # folders whose parameter sets are cheap and each a case of its own, such as a line of a log or a row worked out by hand
 EVERY_SET = {"calibrate", "engine", "formulas", "launch", "parallel", "price", "profile", "simulate"}

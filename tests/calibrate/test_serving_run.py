@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.logs import read_source, serving, serving_run
+from rooflinecli.importers.logs import read_source, request_timings, serving, serving_run
 from rooflinecli.importers.logs.serving_run import ServingRun
 from rooflinecli.importers.source import MeasuredRow, Source
 
@@ -326,3 +326,35 @@ def test_inferencex_counts_each_replica_of_attention() -> None:
     for more in ({"disagg": True}, {"spec_decoding": "mtp"}):
         assert serving._inferencex(LOG, 1, {**record, **more}, replace(RUN)) is None
     assert serving._inferencex(LOG, 1, {**record, "spec_decoding": "none"}, replace(RUN)) is not None
+
+
+def test_tasks_of_a_server_that_run_at_the_same_time_are_marked() -> None:
+    """Task 2 runs within task 1, task 3 alone."""
+    lines = (
+        "slot | task 1 | processing task", "slot | task 1 | n_prompt_tokens = 100", "slot | task 2 | processing task", "slot | task 2 | stop processing",
+        "slot | task 1 | stop processing", "slot | task 3 | processing task", "slot | task 3 | task.n_tokens = 50", "slot | task 3 | stop processing",
+    )  # fmt: skip
+    text = "".join(f"{line}\n" for line in lines)
+    begins, named = request_timings._tasks(text)
+    assert [text.count("\n", 0, at) for at in begins] == list(range(8))
+    assert named[0] is named[1] is named[4] and named[0] == {"prompt": 100, "shared": True}
+    assert named[2] == {"shared": True} and named[5] == named[7] == {"prompt": 50}
+
+
+@pytest.mark.parametrize(
+    "clock, scale, found", [("1h2m3.5s", 1.0, 3723.5), ("925.78 ms", 1.0, 0.92578), ("5µs", 1.0, 5e-6), ("7", 1e-9, 7e-9), ("", 1.0, 0.0), ("2m", 1.0, 120)]
+)  # fmt: skip
+def test_seconds_of_a_clock(clock: str, scale: float, found: float) -> None:
+    assert request_timings._seconds(clock, scale) == pytest.approx(found)
+
+
+def test_a_prompt_and_an_answer_of_a_request() -> None:
+    """1,000 tokens of which 200 were cached, in 0.4 s; then 50 in 1 s, of which 20 were drafted: 50 tokens in 30 steps."""
+    text = (
+        '{"cache_n": 200, "prompt_n": 800, "prompt_ms": 400.0, "predicted_n": 50, "predicted_ms": 1000.0, "draft_n": 30, "draft_n_accepted": 20}\n'
+        '{"prompt_n": 10, "prompt_ms": 5.0, "predicted_n": 1, "predicted_ms": 20.0}\n'
+    )
+    prompt, answer, again = read_source(Source("log", text))
+    assert prompt.value == pytest.approx(0.4) and prompt.options["prompt"] in (800, 1000) and not prompt.unread
+    assert answer.value == pytest.approx(0.02) and answer.probe["drafted"] == pytest.approx(50 / 30)
+    assert again.where == "log:2" and again.value == pytest.approx(0.005)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from conftest import run_cli
 
-from rooflinecli.formulas.counted_loop import LoopPrices, count, loop_means
+from rooflinecli.formulas import counted_loop
+from rooflinecli.formulas.counted_loop import LoopPrices, count, line, loop_means
 from rooflinecli.interfaces import verbs
 
 PRICES = LoopPrices(
@@ -109,3 +110,96 @@ def test_streams_of_an_open_loop_are_its_rate_times_the_time_of_a_request() -> N
     slow, plain = (loop_means(PRICES._replace(rate=0.02, per_stream=each, budget=100), 0) for each in (5.0, 0.0))
     in_flight = (slow[0] - plain[0]) / 5.0 - 1  # and the own one of the request
     assert in_flight == pytest.approx(0.02 * (slow[0] + (PRICES.steps - 1) * slow[1])) and slow[1] > 0
+
+
+def test_a_price_lies_on_straight_lines_over_a_power_of_the_size() -> None:
+    sizes, prices = (1.0, 4.0, 16.0), (10.0, 40.0, 60.0)
+    assert [line(sizes, prices, size, 1.0) for size in (1, 2, 4, 10, 16, 28)] == pytest.approx([10, 20, 40, 50, 60, 80])
+    assert line(sizes, prices, 9.0, 0.5) == pytest.approx(50)  # half way from 2 to 4
+    assert line(sizes, prices, 0.0, 1.0) == pytest.approx(0)
+
+
+def test_a_pass_of_prompts_with_and_without_others() -> None:
+    """Of 100 tokens each: 10 s for one, 8 for each further one up to four, 8 from there; 2 of the 10 are fixed."""
+    p = PRICES._replace(factor=1.5, starts=3, launches=0, room=50, graphs=(8.0, 20.0, 68.0, 260.0))
+    assert (
+        p.mixed(100, 0, False) == (10, 0)
+        and p.mixed(200, 0, False) == (18, 0)
+        and p.mixed(1000, 0, False) == pytest.approx((82, 0))
+    )
+    assert p.mixed(100, 3, True) == (15, 0)
+    assert p.mixed(50, 0, False) == (5 + 2 * 0.5, 0)  # half of a prompt in one piece
+    assert p._replace(pieces=2).mixed(50, 0, False) == (5, 0)  # and in two
+    # 32 tokens of a graph take 20 s and 8 take 8: half a second each
+    assert p.mixed(20, 10, True) == pytest.approx((20 * 0.5 * 1.5, 0)) and p.mixed(40, 10, True)[0] == pytest.approx(
+        (20 + 18 * 0.5 - 9) * 1.5
+    )
+    assert p.mixed(41, 10, True)[0] == pytest.approx(1.5 * (4.1 + 2 * 0.59)) and p.mixed(20, 10, False)[
+        0
+    ] == pytest.approx(2 + 2 * 0.8)
+    launched = p._replace(launches=7, room=0)
+    assert launched.mixed(100, 3, True) == ((10 - 3) * 1.5, 7) and launched.mixed(100, 3, False) == (10, 0)
+    assert launched._replace(starts=11).mixed(100, 3, True) == (0, 7)
+
+
+@pytest.fixture
+def counts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, ...]]:
+    """`count` answers with n for the first token and n / 10 for a further one, of n clients; the calls are kept."""
+    calls: list[tuple[float, ...]] = []
+
+    def count(p: LoopPrices, clients: int, some: int, each: int) -> tuple[float, float, float]:
+        calls.append((clients, some, each))
+        return float(clients or 7), (clients or 7) / 10, clients / 2
+
+    monkeypatch.setattr(counted_loop, "count", count)
+    return calls
+
+
+def test_requests_beyond_the_slots_wait_for_one(counts: list[tuple[float, ...]]) -> None:
+    """20 clients on eight slots: a request takes 20 + 3 x 2 s, of which those in flight are 8 of 20."""
+    assert loop_means(PRICES._replace(slots=8), 20) == pytest.approx((26 * 8 / 20 - 6, 2, 10, 1)) and counts == [
+        (20, 96, 12)
+    ]
+    assert loop_means(PRICES._replace(slots=8), 200)[2] == 32 and counts[-1] == (64, 96, 12)
+    assert loop_means(PRICES._replace(slots=70), 200)[2] == 35.5 and counts[-1] == (
+        71,
+        96,
+        12,
+    )  # one more than there are slots
+    assert (
+        loop_means(PRICES._replace(slots=1), 3)[0] == pytest.approx(3.9 / 3 - 0.9)
+        and loop_means(PRICES._replace(slots=1, steps=40), 3)[0] == 0
+    )
+
+
+def test_an_open_loop_is_counted_once_and_its_front_end_grows_with_the_streams(counts: list[tuple[float, ...]]) -> None:
+    p = PRICES._replace(rate=0.1, per_stream=2.0)
+    in_flight = 0.1 * (7 + 3 * 0.7) / (1 - 0.2)
+    assert loop_means(p, 0) == pytest.approx((7 + 2 * in_flight, 0.7, 0, 1)) and counts == [(0, 2000, 0)]
+    assert loop_means(p._replace(rate=0.6), 0)[0] == pytest.approx(7 + 2 * 0.6 * 9.1 / 1e-3)
+
+
+def test_between_numbers_of_clients_a_request_lies_on_a_line(counts: list[tuple[float, ...]]) -> None:
+    """One client alone takes 10 + 3 s; two, by their count, 2.6 s, but no fewer than 8 s of a prompt each: 16; four 32, and three lie between."""
+    first, step, decoding, scale = loop_means(PRICES, 3)
+    assert counts == [(2, 96, 12), (4, 96, 12), (3, 400, 24)]
+    each = 8 * (1 + 1e-6)  # (258 - 34) / 28 s
+    request = 3 * each
+    assert (first, step, decoding, scale) == pytest.approx((request * 3 / 3.9, request * 0.3 / 3.9, 1.5, 3.9 / request))
+    alone = loop_means(PRICES, 1)
+    assert alone[0] + 3 * alone[1] == pytest.approx(13) and counts[-1] == (1, 400, 24)
+    # where prompts are quick, the counted seconds stand, and grow no faster than the clients
+    quick = PRICES._replace(passes=(0.1, 0.2, 0.3), lone=0.1)
+    found = loop_means(quick, 2)
+    assert found[0] + 3 * found[1] == pytest.approx(2.6)
+    assert counts[-2:] == [(2, 96, 12), (2, 400, 24)]
+
+
+def test_beyond_the_most_that_are_counted_all_grow_as_before(counts: list[tuple[float, ...]]) -> None:
+    quick = PRICES._replace(passes=(0.1, 0.2, 0.3), lone=0.1)
+    low, high = loop_means(quick, 32), loop_means(quick, 64)
+    first, step, decoding, scale = loop_means(quick, 96)
+    wanted = [b + 32 * min(max((b - a) / 32, 0), b / 64) for a, b in zip(low[:3], high[:3], strict=True)]
+    assert (first, step, decoding) == pytest.approx(wanted) and scale == high[3]
+    slow = loop_means(PRICES, 6400)
+    assert slow[0] + 3 * slow[1] == pytest.approx(8 * (1 + 1e-6) * 6400)

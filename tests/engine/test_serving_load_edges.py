@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.engine import build_request
+from rooflinecli.engine import build_request, serving_load
 from rooflinecli.engine.serving_load import BEHIND, is_unstable
 from rooflinecli.questions.estimate.answer import estimate
 
@@ -59,3 +59,21 @@ def test_a_thousandth_is_the_line(excess, batch, behind):
     """A rate leaves a replica behind by a share of what is under way, however little or much that is."""
     assert BEHIND == 1e-3
     assert is_unstable(excess, batch) is behind
+
+
+@pytest.mark.parametrize("root", [1e-9, 0.5, 1.0, 3.0, 1000.0])
+def test_a_load_is_where_what_is_asked_for_meets_what_ends(root):
+    """Of lines, of hyperbolas, and of steps, which only halvings find; four times the most where it is never met."""
+    assert serving_load._root(lambda batch: root - batch, 500.0) == pytest.approx(root, rel=1e-6)
+    assert serving_load._root(lambda batch: root / batch - 1 + 0 * batch, 500.0) == pytest.approx(root, rel=2e-2)
+    step = serving_load._root(lambda batch: 1e6 if batch < root else -1e6, 500.0)
+    assert step == pytest.approx(root, rel=1e-6)
+    assert serving_load._root(lambda batch: 5.0, 500.0) == 2000 and serving_load._root(lambda batch: 5.0, 0.1) == 4
+
+
+@pytest.mark.parametrize(
+    ("tokens", "longest", "found"),
+    [(1000, None, 0.2), (1000, 1100, 0.1), (1000, 1200, 0.2), (1000, 1300, 0.2), (1000, 900, 0)],
+)
+def test_lengths_vary_by_a_fifth_and_no_further_than_the_context(tokens, longest, found):
+    assert serving_load.variation(float(tokens), longest) == pytest.approx(found)
