@@ -75,3 +75,45 @@ def test_what_a_run_would_tell_is_that_of_a_conditioned_normal() -> None:
     for candidate, found in zip(candidates, after, strict=True):
         gain = covariance @ candidate
         assert found == pytest.approx(deviation(covariance - np.outer(gain, gain) / (candidate @ gain + 0.09)))
+
+
+def noted(**changed: Any) -> list[str]:
+    """What is said of a fit of two constants, one moved by e^0.9 where a shipped error is 0.2."""
+    posterior = SimpleNamespace(
+        supported=True, evidence=2.0, x=np.array([0.9, -0.1]), blocks=(SimpleNamespace(name="a"), SimpleNamespace(name="b")),
+        prior=np.array([0.4, 0.4]), setting=SimpleNamespace(width=2.0),
+    )  # fmt: skip
+    posterior.__dict__.update(changed.pop("posterior", {}))
+    held = SimpleNamespace(on="held out", error_before=0.1, error_after=0.2)
+    rows = [SimpleNamespace(where=where) for where in changed.pop("where", ("x:1", "y:2"))]
+    fit = {
+        "posterior": posterior,
+        "moved": True,
+        "rows": rows,
+        "scores": [held],
+        "refused": False,
+        "phase": "decode",
+        "software": "vllm",
+    }
+    return answer._notes(SimpleNamespace(**{**fit, **changed}))  # type: ignore[arg-type]
+
+
+def test_what_is_said_of_a_fit() -> None:
+    far = f"decode (vllm): a moved by +146%, more than {answer.FAR:g} shipped errors: check the chip file, the layout and the formats first"
+    assert noted() == [far] and answer.FAR * 0.2 < 0.9
+    assert noted(posterior={"x": np.array([answer.FAR * 0.2, -answer.FAR * 0.2])}) == []
+    alone = noted(where=("x:1", "x:1"))
+    assert alone == [
+        "decode (vllm): one row alone moved a by +146%, and would as far if it were wrong; add a second, measured elsewhere",
+        far,
+    ]
+    assert noted(scores=[])[0].endswith(
+        "too few rows to hold some out; the error on the fitted rows is no proof"
+    ) and noted(scores=[], moved=False) == [far]
+    assert noted(refused=True)[0] == "decode (vllm): worse on the held-out rows (10.0% before, 20.0% after)"
+    stays = noted(posterior={"supported": False, "evidence": -1.0}, moved=False)
+    assert stays == [
+        "decode (vllm): the rows do not favor moved constants over the shipped ones (odds 0.37 to 1), which stay"
+    ]
+    near = noted(posterior={"supported": False, "evidence": -1.0})
+    assert near[0].endswith("which stay, but near these rows answers follow them")
