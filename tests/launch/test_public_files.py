@@ -204,7 +204,7 @@ def test_a_published_launch_is_read_as_a_person_reads_it(name, tmp_path):
         ("dynamo.sh", "python3 -m dynamo.sglang --model-path Qwen/Qwen3-8B $EXTRA", r"\$EXTRA has the arguments.*give --tp and --hw"),
         # AMD-AGI/Primus, examples/maxtext/configs/MI355X/mixtral_8x7B-fp8-pretrain.yaml
         ("open.yaml", "model_name: mixtral-8x7b\nper_device_batch_size: 11\ndcn_data_parallelism: -1\nici_fsdp_parallelism: 1\nici_expert_parallelism: -1\n",
-         "ici_expert_parallelism -1 takes the devices that the other axes leave; give --ep and --hw"),
+         "the number of replicas is not stated; give --ep, -n and --hw"),
         # vllm-project/recipes, Llama/Llama4_Hopper.yaml: the file of --config alone
         ("hopper.yaml", "kv-cache-dtype: fp8\nasync-scheduling: true\nmax-num-batched-tokens: 8192\n", "names no model; give MODEL and --hw"),
         # AMD-AGI/Primus, examples/megatron/configs/MI300X/zebra_llama_1B_kda-pretrain.yaml

@@ -348,6 +348,26 @@ vllm serve Qwen/$NAME -tp ${TP:-1} --max-num-seqs ${SEQS:-7} --max-model-len $CT
     assert "--max-model-len 4096" in said
 
 
+def test_a_script_that_is_not_here_is_named(tmp_path):
+    with pytest.raises(RooflineError, match=r"its launch is in ../tools/serve_model.sh, which is not here"):
+        options_of("bash ../tools/serve_model.sh 8\n", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'E="--max-num-seqs 64"\nread -r -a F <<< "$E"\nvllm serve Qwen/Qwen3-8B -tp 4 "${F[@]}"',
+        "echo '#!/bin/bash\\nvllm serve Qwen/Qwen3-8B -tp 4 --max-num-seqs 64' > /tmp/go.sh\nbash /tmp/go.sh",
+        "OUT=$(vllm serve Qwen/Qwen3-8B -tp 4 --max-num-seqs 64 2>&1)",
+        "IFS=, read -ra P <<< 4,64\nvllm serve Qwen/Qwen3-8B -tp ${P[0]} --max-num-seqs ${P[1]}",
+    ],
+    ids=["read", "written", "substituted", "separated"],
+)
+def test_words_that_a_script_prints_are_a_launch(text, tmp_path):
+    found, _ = options_of(text, tmp_path)
+    assert [found[key] for key in ("model", "tp", "batch")] == ["Qwen3-8B", 4, "64"]
+
+
 def test_a_script_that_asks_what_to_do_is_read_for_each_answer(tmp_path):
     text = 'ACTION="${1:-}"\ncase "$ACTION" in\n  start) vllm serve Qwen/Qwen3-8B -tp 2 ;;\n  *) echo usage; exit 1 ;;\nesac\n'
     assert options_of(text, tmp_path)[0]["tp"] == 2
@@ -356,3 +376,9 @@ def test_a_script_that_asks_what_to_do_is_read_for_each_answer(tmp_path):
 def test_a_task_in_json_starts_its_command(tmp_path):
     text = '{"containerDefinitions": [{"command": ["vllm", "serve", "Qwen/Qwen3-8B", "-tp", "4"]}]}'
     assert options_of(text, tmp_path, "task.json")[0]["tp"] == 4
+
+
+@pytest.mark.parametrize("test", ['"$SEQS" == ""', '-z "$SEQS"'])
+def test_an_argument_that_is_not_given_has_the_default_that_its_script_states(test):
+    text = f"SEQS=$1\nif [ {test} ]; then SEQS=64; fi\nvllm serve Qwen/Qwen3-8B --max-num-seqs $SEQS"
+    assert commands(text)[-1][-1] == "64"

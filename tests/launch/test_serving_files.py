@@ -6,6 +6,7 @@ import pytest
 from launch.launched import options_of
 
 import rooflinecli as rl
+from rooflinecli.core.errors import RooflineError
 from rooflinecli.importers.launch import read
 
 COMPOSE = """services:
@@ -128,6 +129,20 @@ RETRIED = (
 CLIENT = "vllm serve Qwen/Qwen3-8B &\npython bench_client.py --url http://localhost:8000 --concurrency 32\n"
 
 
+RAYLLM = """kind: ConfigMap
+metadata: {name: m}
+data:
+  m.yaml: |
+    deployment_config: {autoscaling_config: {min_replicas: 1, max_replicas: 8}}
+    engine_config: {model_id: Qwen/Qwen3-8B, type: VLLMEngine, engine_kwargs: {max_num_seqs: 64}}
+    scaling_config: {num_workers: 4}
+"""
+OLLAMA = """services:
+  ollama:
+    image: ollama/ollama
+    environment: [OLLAMA_NUM_PARALLEL=4, OLLAMA_CONTEXT_LENGTH=8192, OLLAMA_KV_CACHE_TYPE=q8_0]
+    entrypoint: [/bin/sh, -c, "ollama serve & sleep 5; ollama pull deepseek-r1:7b; wait"]
+"""
 LLMKUBE_SERVICE = """kind: Model
 metadata: {name: q}
 spec: {source: Qwen/Qwen3-8B, format: safetensors}
@@ -182,6 +197,11 @@ spec: {modelRef: q, runtime: vllm, vllmConfig: {tensorParallelSize: 2, kvCacheDt
         ("opea.yaml", OPEA, {"model": "Qwen3-8B", "batch": "4", "tp": 2, "gpu-memory-utilization": "0.9"}, ""),
         ("backend.yaml", BACKEND, {"model": "Qwen3-8B", "batch": "8"}, ""),
         ("llmkube.yaml", LLMKUBE, {"model": "Qwen3-8B", "weight-dtype": "q4_k_m", "pp": 2}, ""),
+        ("ollama.sh", "ollama serve &\nollama run qwen3:8b\n", {"model": "qwen3-8b", "weight-dtype": "q4_k_m", "engine": "llamacpp"}, "states no format"),
+        ("ollama.yaml", OLLAMA, {"model": "qwen2.5-7b", "kv-dtype": "q8_0", "batch": 4}, "--ctx-size for each slot 8192"),
+        ("Modelfile", "FROM llama3.1:8b-instruct-q8_0\nPARAMETER num_ctx 8192\n", {"model": "llama3.1-8b-instruct", "weight-dtype": "q8_0"}, "slot 8192"),
+        ("Dockerfile", "FROM nvidia/cuda\nENV M=Qwen/Qwen3-8B\nRUN echo '#!/bin/bash\\nvllm serve $M -tp 2' > /start.sh\nCMD [\"bash\", \"/start.sh\"]\n", {"model": "Qwen3-8B", "tp": 2}, ""),
+        ("rayllm.yaml", RAYLLM, {"model": "Qwen3-8B", "tp": 4, "batch": "64"}, "up to 8 replicas"),
         ("service.yaml", LLMKUBE_SERVICE, {"model": "Qwen3-8B", "tp": 2, "engine": "vllm", "kv-dtype": "fp8"}, ""),
         ("create.sh", "docker create --gpus all vllm/vllm-openai:v0.6.3 --model Qwen/Qwen3-8B-AWQ", {"model": "Qwen3-8B", "weight-dtype": "int4"}, ""),
         ("kubeai.yaml", "kind: Model\nspec: {engine: VLLM, url: 'hf://Qwen/Qwen3-8B', resourceProfile: 'google-tpu-v5e-1x1:1'}", {"hw": "tpu-v5e"}, ""),
@@ -231,7 +251,11 @@ def test_a_size_given_for_ranks_of_attention_is_said_to_be_of_each(tmp_path):
          "--gpt-model-path /engines/1-gpu names no model; an engine of TensorRT has the ranks that it was built for; give MODEL, --tp"),
         ("chart.yaml", "containers:\n- name: text-generation-inference\n  image: {{ .Values.image }}\n  args: [--model-id, '{{ .name }}', --num-shard, '1']", "is known only where it runs; give MODEL"),
         ("triton.yaml", TRITON, "Triton has its models in a repository"),
-        ("ollama.sh", "ollama serve &\nollama run llama3.1:8b\n", "Ollama, whose models are not read; give MODEL"),
+        ("ollama.sh", "ollama serve &\n", "Ollama, which loads the model that a request names; give MODEL"),
+        ("size.sh", "ollama serve &\nollama run qwen3\n", "qwen3 is what Ollama's library gives by this name; give MODEL and --hw"),
+        ("words.sh", "# image: tritonserver\necho \"Ollama and triton_server are elsewhere\"\n", "no launch of a supported tool"),
+        ("gguf.sh", "llama-server -m /models/model.gguf", "give MODEL, --weight-dtype and --hw"),
+        ("tgi.sh", 'exec text-generation-launcher "$@"', "names no model; give MODEL and --hw"),
         ("check.sh", "docker stats llama-server --no-stream", "no launch"),
         ("none.yaml", "services: {x: {image: 'ghcr.io/ggml-org/llama.cpp:server'}}", "no launch"),
     ],
@@ -264,3 +288,44 @@ def test_a_command_of_its_own_replaces_the_server_of_the_image(tmp_path, words, 
         text = f"kind: Pod\nspec: {{containers: [{{name: main, image: vllm/vllm-openai, {key}: {words}}}]}}\n"
         found, _ = options_of(text, tmp_path, "pod.yaml")
         assert (found["engine"], found["model"], found["tp"]) == (engine, "Qwen3-8B", 2)
+
+
+CHART = """kind: Deployment
+spec:
+  replicas: {{ .Values.replicas }}
+  template:
+    spec:
+      containers:
+        - image: vllm/vllm-openai:v0.10
+          args:
+            - --model={{ .Values.model }}
+            {{- range .Values.args }}
+            - {{ . | quote }}
+            {{- end }}
+          resources: {limits: {nvidia.com/gpu: "{{ .Values.gpus }}"}}
+"""
+CHART_VALUES = """model: Qwen/Qwen3-8B
+replicas: 2
+args: [--tensor-parallel-size=4, --max-num-seqs=32]
+gpus: 4
+"""
+
+
+def test_lists_of_arguments_of_a_chart_are_its_values(tmp_path):
+    (tmp_path / "values.yaml").write_text(CHART_VALUES)
+    found, _ = options_of(CHART, tmp_path, "deployment.yaml")
+    assert [found[key] for key in ("model", "tp", "n", "batch")] == ["Qwen3-8B", 4, 8, "32"]
+
+
+def test_arguments_of_a_chart_that_are_not_here_are_asked_for(tmp_path):
+    (tmp_path / "values.yaml").write_text("model: Qwen/Qwen3-8B\n")
+    text = "kind: Pod\nspec:\n  containers:\n    - command: [vllm, serve, Qwen/Qwen3-8B]\n      args:\n        {{- toYaml .Values.extraArgs | nindent 8 }}\n"
+    with pytest.raises(RooflineError, match="has the arguments, and is known only where it runs"):
+        options_of(text, tmp_path, "deployment.yaml")
+
+
+def test_the_script_that_is_an_entry_point_gets_the_arguments_of_its_container(tmp_path):
+    (tmp_path / "enter.sh").write_text('#!/bin/sh\nset -e\nexec vllm serve "$@"\n')
+    text = "services: {v: {image: vllm/vllm-openai-rocm, volumes: ['./enter.sh:/opt/enter.sh:ro'], entrypoint: [/opt/enter.sh], command: [/cache/hub/models--Qwen--Qwen3-8B/snapshots/1f2e, --tensor-parallel-size, '2']}}\n"
+    found, _ = options_of(text, tmp_path, "compose.yaml")
+    assert (found["model"], found["tp"]) == ("Qwen3-8B", 2)

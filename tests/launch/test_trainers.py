@@ -6,7 +6,9 @@ import pytest
 from launch.launched import options_of
 
 import rooflinecli as rl
+from rooflinecli.core.errors import RooflineError
 from rooflinecli.importers.launch.launch import LaunchArguments, flags
+from rooflinecli.specs.model import load_model
 
 HEREDOC = """read -r -d '' training_commands <<EOF
 openrlhf.cli.train_sft --max_len 2048 --train_batch_size 256 --micro_train_batch_size 4 --pretrain meta-llama/Meta-Llama-3-8B --zero_stage 2
@@ -248,6 +250,23 @@ def test_megatron_of_swift_is_read_with_its_defaults(tmp_path):
     )
 
 
+def test_a_config_is_read_over_the_one_that_its_defaults_name(tmp_path):
+    (tmp_path / "sft.yaml").write_text(
+        "policy:\n  train_micro_batch_size: 2\n  train_global_batch_size: 64\n  megatron_cfg: {enabled: true, pipeline_model_parallel_size: 2}\ncluster: {gpus_per_node: 8, num_nodes: 1}\n"
+    )
+    text = """defaults: sft.yaml
+sft: {max_num_steps: 1}
+policy:
+  model_name: Qwen/Qwen3-8B
+  train_global_batch_size: 32
+  max_total_sequence_length: 4096
+  megatron_cfg: {tensor_model_parallel_size: 4}
+"""
+    found, said = options_of(text, tmp_path, "run.yaml")
+    assert [found[key] for key in ("tp", "pp", "n", "batch", "micro-batch")] == [4, 2, 8, 32, 2]
+    assert "inherits" not in said
+
+
 def test_swift_shards_its_states_where_fsdp_is_given(tmp_path):
     found, said = options_of(
         "NPROC_PER_NODE=8 swift sft --model Qwen/Qwen3-8B --tuner_type full --per_device_train_batch_size 1 --gradient_accumulation_steps 4 --max_length 4096 --fsdp f.json --sequence_parallel_size 2",
@@ -260,3 +279,74 @@ def test_swift_shards_its_states_where_fsdp_is_given(tmp_path):
 def test_swift_that_shows_itself_one_device_runs_on_it(tmp_path):
     text = "CUDA_VISIBLE_DEVICES=0 swift sft --model Qwen/Qwen3-8B --per_device_train_batch_size 1 --gradient_accumulation_steps 16 --max_length 2048"
     assert [options_of(text, tmp_path)[0][key] for key in ("n", "batch", "recipe")] == [1, 16, "lora"]
+
+
+STATED = '{"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}, "bf16": {"enabled": "auto"}, "train_micro_batch_size_per_gpu": "auto"}'
+FACTORY = "model_name_or_path: Qwen/Qwen3-8B\nstage: sft\nfinetuning_type: full\ndeepspeed: /home/x/configs/two.json\nper_device_train_batch_size: 2\ngradient_accumulation_steps: 8\nbf16: true\n"
+OLMO = """run_name: a
+model: {d_model: 2048, n_heads: 16, n_layers: 16, mlp_hidden_size: 16384, activation_type: swiglu, weight_tying: false, rope: true, max_sequence_length: 4096, vocab_size: 50280}
+global_train_batch_size: 512
+device_train_microbatch_size: 4
+precision: amp_bf16
+activation_checkpointing: whole_layer
+optimizer: {name: adamw}
+fsdp: {sharding_strategy: SHARD_GRAD_OP}
+"""
+OMNI = "torchrun --nproc_per_node=8 train.py --model_name_or_path Qwen/Qwen3-8B --deepspeed zero.json --bf16 True --per_device_train_batch_size 2 --max_seq_length 4096 "
+
+
+def test_the_config_of_deepspeed_that_a_trainer_names_is_read(tmp_path):
+    (tmp_path / "two.json").write_text(STATED)
+    found, _ = options_of(FACTORY, tmp_path, "sft.yaml", n=4)
+    assert [found[key] for key in ("zero", "offload", "dtype", "micro-batch", "batch")] == [
+        2,
+        "optimizer",
+        "bf16",
+        2,
+        64,
+    ]
+
+
+def test_a_config_of_olmo_is_read_with_half_the_width_that_swiglu_states(tmp_path):
+    found, _ = options_of(OLMO, tmp_path, "olmo.yaml", n=8)
+    wanted = {"seq": 4096, "batch": 512, "micro-batch": 4, "dtype": "bf16", "zero": 2, "recompute": "full"}
+    assert {key: found.get(key) for key in wanted} == wanted
+    layer = load_model(found["model"]).layers[-1]
+    assert (layer.feedforward.d_ff, layer.feedforward.kind) == (8192, "gated")
+
+
+def test_adapters_of_internvl_on_a_frozen_model_are_lora(tmp_path):
+    (tmp_path / "zero.json").write_text(STATED)
+    found, _ = options_of(f"{OMNI}--freeze_llm True --use_llm_lora 16\n", tmp_path)
+    assert (found["recipe"], found["lora-rank"], found["zero"]) == ("lora", 16, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("llava.sh", f"{OMNI}--tune_mm_mlp_adapter True", "the language model is frozen"),
+        ("next.sh", f"{OMNI}--mm_tunable_parts mm_mlp_adapter", "the language model is frozen"),
+        ("freeze.sh", f"{OMNI}--freeze_llm True", "the language model is frozen"),
+        ("grpo.sh", f"{OMNI}--vllm_server_host node7", "it samples what it trains on"),
+        ("oumi.yaml", "model: {model_name: Qwen/Qwen3-8B}\ntraining: {trainer_type: VERL_GRPO, verl_config_overrides: {rollout: {tensor_model_parallel_size: 2}}}\n",
+         "samples what it trains on"),
+        ("wan.yaml", "model: {tensor_model_parallel_size: 1, num_layers: 40, hidden_size: 5120, num_attention_heads: 40, crossattn_emb_size: 5120}\ntrain: {global_batch_size: 64, micro_batch_size: 1}\n",
+         "a transformer of images or video"),
+        ("axes.yaml", "model_name_or_path: Qwen/Qwen3-8B\nper_device_train_batch_size: 2\n", "number of replicas is not stated; give -n and --hw"),
+    ],
+)  # fmt: skip
+def test_what_no_recipe_does_is_refused_with_all_that_is_missing(name, text, why, tmp_path):
+    (tmp_path / "zero.json").write_text(STATED)
+    with pytest.raises(RooflineError, match=why):
+        options_of(text, tmp_path, name)
+
+
+def test_a_recipe_of_torchtune_has_the_model_of_its_checkpoint(tmp_path):
+    text = "model: {_component_: torchtune.models.llama3_1.llama3_1_8b}\ncheckpointer: {checkpoint_dir: /tmp/Llama-3.1-8B-Instruct}\nbatch_size: 2\ndtype: bf16\n"
+    assert options_of(text, tmp_path, "tune.yaml", n=1)[0]["model"] == "Llama-3.1-8B-Instruct"
+
+
+def test_one_head_of_keys_is_read_where_a_script_of_megatron_says_so(tmp_path):
+    text = "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 6 --hidden-size 1024 --num-attention-heads 16 --attention-head-type multiquery --seq-length 1024 --global-batch-size 8 --bf16"
+    found, _ = options_of(text, tmp_path)
+    assert load_model(found["model"]).layers[-1].attention.n_kv_heads == 1

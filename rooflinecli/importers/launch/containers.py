@@ -22,6 +22,10 @@ from rooflinecli.importers.launch.shell_expansion import in_yaml, unknown, unkno
 from rooflinecli.importers.source import Options, Tree
 
 _HELM_LINE = re.compile(r"^[ \t]*(\{\{[^{}\n]*\}\}[ \t]*)+$", re.MULTILINE)  # control, assignments, includes: not YAML
+# a loop over a list of arguments, less its body
+_LOOP = re.compile(
+    r"^([ \t]*\{\{-?\s*range\s[^{}\n]*\}\}[ \t]*\n)[ \t]*-[ \t]*\{\{-?\s*\.[^{}\n]*\}\}[ \t]*\n", re.MULTILINE
+)
 _HELM = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.DOTALL)
 _VALUE = re.compile(r"^[$]?\.Values((?:\.[\w-]+)+)\s*(?:\|\s*(?:quote|toString|int)\s*)?$")
 _FROM_ENVIRONMENT = re.compile(r"\$\((\w+)\)")
@@ -61,7 +65,8 @@ def documents(text: str, name: str, values: object = None) -> list[Any]:
     """
     if len(text) > LARGEST:
         raise DataError(f"{name}: longer than {LARGEST} characters; give the launch alone")
-    plain = in_yaml(_HELM.sub(lambda match: _filled(match, values), _HELM_LINE.sub("", text)))
+    text = _HELM_LINE.sub("", _LISTED.sub(lambda match: _of_values(match, values), _LOOP.sub(r"\1", text)))
+    plain = in_yaml(_HELM.sub(lambda match: _filled(match, values), text))
     try:
         return [d for d in yaml.load_all(plain, Loader=_Loader) if d is not None]
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -116,10 +121,26 @@ def with_maps(document: object, maps: Tree) -> Any:
 
 
 def _inside(tree: object, *keys: str) -> Any:
-    """The value under these keys, one below the other; None where it is not there."""
+    """The value under these keys or numbers of a list, one below the other; None where it is not there."""
     for key in keys:
-        tree = tree.get(key) if isinstance(tree, Mapping) else None
+        if isinstance(tree, list):
+            tree = tree[int(key)] if key.isdigit() and int(key) < len(tree) else None
+        else:
+            tree = tree.get(key) if isinstance(tree, Mapping) else None
     return tree
+
+
+_LISTED = re.compile(
+    r"^([ \t]*)\{\{-?\s*(?:toYaml|include|tpl|range)\s+\"?[$]?([\w.-]*(?:args|arguments|flags|command))\b[^{}\n]*\}\}[ \t]*$",
+    re.MULTILINE | re.IGNORECASE,
+)
+
+
+def _of_values(match: re.Match[str], values: object) -> str:
+    """The arguments that a template takes from a chart's values; one of them, which is unknown, where they are not here."""
+    found = _at(values, match[2].removeprefix(".Values."))
+    items = [json.dumps(str(one)) for one in found] if isinstance(found, list) else [unknown(match[2])]
+    return "\n".join(f"{match[1]}- {item}" for item in items)
 
 
 def _filled(match: re.Match[str], values: object) -> str:

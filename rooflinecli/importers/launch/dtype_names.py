@@ -16,7 +16,9 @@ _TUNED = re.compile(
     r"[-_](base|instruct|chat|it|pt|hf|thinking|reasoning|sft|dpo|exp|terminus|preview|qat|merged|fine-?tuned?|local|v0\.\d|\d{4})$",
     re.IGNORECASE,
 )  # or a release's month
-_PLACEHOLDER = re.compile(r"[<\[{].*[>\]}]|__\w+__|(?i:your[-_ ]?model.*|path[/_ ]?to.*|model[-_]?(name|path|id))")
+_PLACEHOLDER = re.compile(
+    r"(.*/)?(ggml-)?model\.gguf|[<\[{].*[>\]}]|__\w+__|(?i:your[-_ ]?model.*|path[/_ ]?to.*|model[-_]?(name|path|id))"
+)
 _CACHED = re.compile(r"models--([\w.-]+?)--([\w.-]+)|([\w.-]+)/(?!models--)([\w.-]+)/snapshots/\w+/?$")
 _ORGANIZATION = re.compile(r"(?!(?:models?|weights|checkpoints?|ckpts?|llms?|data)$)\w[\w.-]*")  # no folder
 _SHARDED = re.compile(r"-\d{5}-of-\d{5}$")

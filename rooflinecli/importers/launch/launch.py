@@ -401,6 +401,16 @@ def _value(inside: str, root: object, depth: int, above: tuple[Any, ...]) -> Any
     return f"${{{inside}}}" if found is None else _filled(found, root, depth + 20, above)
 
 
+def merged_trees(under: Json, over: Json) -> Json:
+    """A config over the one that it extends."""
+    both = {
+        key: merged_trees(under[key], value)
+        for key, value in over.items()
+        if isinstance(value, dict) and isinstance(under.get(key), dict)
+    }
+    return {**under, **over, **both}
+
+
 def flattened(tree: object, key: str = "") -> Options:
     """Values of a config by their keys, joined by dots."""
     if not isinstance(tree, Mapping):

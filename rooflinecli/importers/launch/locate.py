@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,8 +20,8 @@ from rooflinecli.core import files
 from rooflinecli.core.errors import DataError, RooflineError
 from rooflinecli.core.text import one_line
 from rooflinecli.importers.launch import containers, serving_common, training_common, unit_files
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, interpolated, named_file
-from rooflinecli.importers.launch.shell_evaluator import ShellEvaluator
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, interpolated, merged_trees, named_file
+from rooflinecli.importers.launch.shell_evaluator import SCRIPT, ShellEvaluator
 from rooflinecli.importers.launch.shell_expansion import Value, readable, unknowns
 from rooflinecli.importers.source import Options, Tree, parse, read_text
 from rooflinecli.specs.name_lookup import find
@@ -40,8 +41,8 @@ _UNREAD = {  # what is not read, by what its commands or remarks have, and what 
     "--actor_model_name_or_path": "a launch of DeepSpeed-Chat's PPO, which is not read; give its options to `roofline rl`",
     r"apps[./]grpo": "a launch of torchforge's GRPO, which is not read; give its options to `roofline rl`",
     "launcher_scripts/main.py": "a launch of NeMo's launcher; give the config of its conf/training",
-    "[Oo][Ll]?lama": "Ollama, whose models are not read; give MODEL with --weight-dtype and --engine llamacpp",
-    "triton_?server": "Triton has its models in a repository; give the config.pbtxt or the model.json of one",
+    r"(?m)^[^#\n]*(\bollama (serve|run|start)\b|image:.*ollama/ollama)|^FROM ollama/": "Ollama, which loads the model that a request names; give MODEL with --weight-dtype and --engine llamacpp",
+    r"(?m)^[^#\n]*(\btritonserver +-|image:.*triton-?server|runtime: *\S*triton)|^FROM .*tritonserver": "Triton has its models in a repository; give the config.pbtxt or the model.json of one",
 }
 _CONFIG = re.compile(r"config|recipe|deepspeed|\bds_|zero\d")  # in the flag or name of a JSON that is one
 # flags of a server that is one of several pods of the same engine
@@ -161,8 +162,24 @@ def _primus(modules: Tree) -> tuple[str, Options]:
     return "nemo", {"use_distributed_optimizer": True} | named | own  # pre_trainer.yaml, which experiments extend
 
 
+def whole(tree: Any, source: Source, depth: int = 0) -> Any:
+    """A config over those that its `defaults` name; one that is not here is noted as absent."""
+    base = tree.get("defaults") if isinstance(tree, dict) else None
+    if not isinstance(base, str) or not base.endswith((".yaml", ".yml")) or depth > 8:
+        return tree
+    if (text := source.sibling(base)) is None:
+        source.absent.append(base)
+        return tree
+    own = {key: value for key, value in tree.items() if key != "defaults"}
+    folder = source.folder and source.folder / Path(base).parent
+    below = whole(parse(text, base, yaml.safe_load), replace(source, folder=folder), depth + 1)
+    return merged_trees(below, own) if isinstance(below, dict) else own
+
+
 def _config(tree: Any, source: Source) -> Iterator[Launch]:
-    tree, tools = interpolated(tree), [name for name in kinds(TOOLS) if hasattr(load(TOOLS, name), "claims")]
+    tree = whole(tree, source)
+    tree = interpolated(tree)
+    tools = [name for name in ("trainers", *kinds(TOOLS)) if hasattr(load(TOOLS, name), "claims")]
     if isinstance(tree, Mapping) and all(isinstance(tree.get(key), Mapping) for key in ("compute", "parameters")):
         tree = {**interpolated(tree["parameters"]), "compute": tree["compute"]}  # MCLI mounts them as the config
     if isinstance(tree, Mapping) and isinstance(modules := tree.get("modules"), Mapping):
@@ -200,6 +217,8 @@ def _yaml(source: Source) -> Iterator[Launch]:
     for text in source.files.values() if empty else ():  # a map of scripts whose pods are elsewhere
         if text.startswith("#!"):
             yield from _script(text, source, {})
+        elif "engine" in text:  # configs of Ray
+            yield from launches(replace(source, text=text, files={}))
 
 
 def _processes(document: object, source: Source) -> Iterator[Launch]:
@@ -226,9 +245,9 @@ def _started(process: containers.Container, source: Source) -> list[Launch]:
     shell = ShellEvaluator(values).shell
     words = [shell.text(w.replace("\\", "\\\\")) if "$" in w else w for w in process.words]
     found = list(_of_words(words, source, _line_of(process.words, source.text), process))
-    script = process.script.strip()
+    script = process.script.strip() or shlex.join(words if any(map(SCRIPT.search, words[:4])) else ())
     line = _line_of(script.splitlines()[:1], source.text) or _line_of(script.split(), source.text)
-    return found or list(_script(process.script, source, values, max(line - 1, 0), process) if script else ())
+    return found or list(_script(script, source, values, max(line - 1, 0), process) if script else ())
 
 
 def _line_of(pieces: list[str], text: str) -> int:
@@ -354,6 +373,8 @@ def _of_words(
             if ((flag or base.endswith(".json")) and not _CONFIG.search(flag + base)) or "data" in flag:
                 continue
             source.absent.append(_shown_path(base))
+    scripts = [word for word in words if re.search(r"(serve|launch|train|start|finetune|run)[\w.-]*\.sh$", word)]
+    source.absent += [_shown_path(one) for one in scripts if not found and source.sibling(one) is None]
     given = [] if found else LaunchArguments.of_words(words[1:]).given.items()
     stated = [f"--{k} {' '.join(v)}" for k, v in given if v and any(fnmatchcase(k, one) for one in clients.noted)]
     if stated:

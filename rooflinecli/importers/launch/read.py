@@ -157,6 +157,9 @@ def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
     launch = read(source)
     asked = {find(k).name: v for k, v in given.items() if v is not None and v != []}
     found = {k: v for k, v in launch.options.items() if k not in asked}
+    if launch.per_replica and "batch" not in {**found, **asked} and _replicas({**found, **asked}) == 0:
+        why = f"its batch is {launch.per_replica} sequences per replica, and the number of replicas is not stated"
+        launch.refuse("n", why)
     _ask(launch, found, asked)
     if "model" in asked and str(launch.options.get("model", "")).endswith(".gguf"):  # a file that is here
         stated = dtype_names.stored_as(Path(launch.options["model"]).name)[1]
@@ -255,16 +258,19 @@ def _resized(launch: Launch, found: Options, asked: Tree, served: bool) -> None:
         found["ep"] = prod(int(size) for size in sizes)
 
 
-def _share(launch: Launch, known: Tree, found: Options) -> None:
-    """The global batch and the replicas that share weights, from those of a replica and the replicas that -n leaves."""
+def _replicas(known: Tree) -> int | None:
+    """The replicas that are stated, or that -n leaves; 0 where neither is known, None for a size that is no whole number."""
     try:
         n, dp = (int(str(known.get(key, 0))) for key in ("n", "dp"))
-        tp, pp, cp = (int(str(known.get(key, 1))) for key in ("tp", "pp", "cp"))
+        return dp or n // prod(int(str(known.get(key, 1))) for key in ("tp", "pp", "cp"))
     except ValueError:
+        return None
+
+
+def _share(launch: Launch, known: Tree, found: Options) -> None:
+    """The global batch and the replicas that share weights, from those of a replica and the replicas that -n leaves."""
+    if not (replicas := _replicas(known)):
         return
-    if not (replicas := dp or n // (tp * pp * cp)):
-        why = f"its batch is {launch.per_replica} sequences per replica, and the number of replicas is not stated"
-        raise UsageError(f"{launch.where}: {why}; give -n", "n")
     if "batch" not in known:
         found["batch"] = replicas * int(launch.per_replica or 1)
     if launch.groups > 1 and "shard" not in known:

@@ -20,11 +20,11 @@ from rooflinecli.core.text import one_line
 from rooflinecli.importers.launch import containers, dtype_names, rules
 from rooflinecli.importers.launch.emit import hub
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, flattened, formats, interpolated
-from rooflinecli.importers.launch.locate import Source, open_text, unread
+from rooflinecli.importers.launch.locate import Source, open_text, unread, whole
 from rooflinecli.importers.launch.read import remarks
 from rooflinecli.importers.launch.shell_evaluator import Command, ShellEvaluator
 from rooflinecli.importers.launch.shell_expansion import readable, unknowns
-from rooflinecli.importers.source import Options, parse, read_text
+from rooflinecli.importers.source import Options
 from rooflinecli.specs import flag_text
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.options import Option
@@ -182,32 +182,13 @@ def _switched_on(keys: Json) -> LaunchArguments:
 
 def _config(text: str, source: Source) -> Json:
     """The keys of a config over those that its `defaults` names, references filled in; none of a text that is no mapping."""
-    found = flattened(interpolated(_tree(text, source)))
-    found.pop("", None)
-    return found
-
-
-def _tree(text: str, source: Source) -> Json:
     try:
         tree = yaml.safe_load(text)
     except yaml.YAMLError:
-        return {}
-    if not isinstance(tree, dict):
-        return {}
-    base = tree.pop("defaults", None)
-    path = source.folder / base if isinstance(base, str) and source.folder is not None else None
-    if path is None or not path.is_file():
-        source.absent += [base] if isinstance(base, str) else []
-        return tree
-    below = Source(read_text(path), str(path), path.parent)
-    merged = _merged(parse(below.text, below.name, lambda t: _tree(t, below)), tree)
-    source.absent += below.absent
-    return merged
-
-
-def _merged(under: Json, over: Json) -> Json:
-    both = {k: _merged(under[k], v) for k, v in over.items() if isinstance(v, dict) and isinstance(under.get(k), dict)}
-    return {**under, **over, **both}
+        tree = None
+    found = flattened(interpolated(whole(tree, source))) if isinstance(tree, dict) else {}
+    found.pop("", None)
+    return found
 
 
 def emit(tool: str, given: Options) -> str:

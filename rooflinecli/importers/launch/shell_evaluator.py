@@ -18,7 +18,9 @@ from rooflinecli.importers.launch.shell_expansion import (
     ShellExpander,
     Value,
     alternatives,
+    echoed,
     merged,
+    readable,
     unknown,
     unknowns,
 )
@@ -201,17 +203,15 @@ class ShellEvaluator:
         for node in assigned:
             self._assigns(node)
         expanded = [w for node in written for w in self.shell.fields(_raw(node))]
-        self._writes(redirects)
+        self._writes(redirects, expanded)
         if not expanded:
             return
         if expanded[0] == "read" and (text := self._document(redirects)) is not None:  # read -r -d '' NAME <<EOF
-            self.shell.values[expanded[-1]] = text
-        if expanded[0].endswith("run_train.sh"):  # of torchtitan, which starts what its environment names
-            values = {name: self.shell.text(f"${{{name}}}") for name in ("NGPU", "MODULE", "CONFIG", "CONFIG_FILE")}
-            flags = {"--module": "MODULE", "--config": "CONFIG", "--job.config_file": "CONFIG_FILE"}
-            given = [word for flag, name in flags.items() if name in self.shell.values for word in (flag, values[name])]
-            ranks = f"--nproc-per-node={values['NGPU'] if 'NGPU' in self.shell.values else 8}"
-            expanded = ["torchrun", ranks, "-m", "torchtitan.train", *given, *expanded[1:]]
+            apart = next((_raw(node).partition("=")[2].strip("'\"$") for node in assigned), "").replace(r"\n", "\n")
+            listed = re.search(r"\s-\w*a\b", " ".join(expanded))  # read -ra NAME <<< "$FLAGS"
+            self.shell.values[expanded[-1]] = text.split(apart or None) if listed else text
+        if expanded[0].endswith("run_train.sh"):
+            expanded = [*(w for word in _TORCHTITAN.split() for w in self.shell.fields(word)), *expanded[1:]]
         if expanded[0] in ("swift", "megatron"):  # one process where it shows itself one device
             one = str(self.shell.values.get("CUDA_VISIBLE_DEVICES", "")).isdigit()
             ranks = self.shell.text("${NPROC_PER_NODE:-1}" if one else "${NPROC_PER_NODE:-}")
@@ -225,7 +225,7 @@ class ShellEvaluator:
             self._call(expanded)
         elif expanded[0] == "eval":
             self._handed(" ".join(expanded[1:]), self.line or written[0].start_point.row + 1)
-        elif expanded[0] in ("exit", "exec") and len(expanded) < 3 and not self.called:
+        elif (expanded[0] == "exit" or expanded == ["exec"]) and len(expanded) < 3 and not self.called:
             self.ended = True
         elif expanded[0] in ("source", ".") and len(expanded) > 1 and len(self.called) < 8:
             text = self.open_file(expanded[1])
@@ -242,9 +242,11 @@ class ShellEvaluator:
     def _other(self, command: Command) -> bool:
         """Follow a script that is here and that a command starts; it sees what is exported to it, and the job around it."""
         words = command.words
-        at = next((i for i, word in enumerate(words) if _SCRIPT.search(word)), -1)
+        at = next((i for i, word in enumerate(words) if SCRIPT.search(word)), -1)
         starts = at == 0 or (at > 0 and words[0].rpartition("/")[2] in _STARTERS)
-        text = self.open_file(words[at]) if starts and len(self.called) < 4 and words[at] not in self.called else None
+        if not starts or len(self.called) > 3 or words[at] in self.called:
+            return False
+        text = self.script.files.get(words[at].rpartition("/")[2]) or self.open_file(words[at])
         if text is None:
             return False
         outer, functions, job = self.shell.values, self.functions, batch_header(text)
@@ -252,6 +254,7 @@ class ShellEvaluator:
         seen |= dict(word.split("=", 1) for word in words[1:at] if _ASSIGN.fullmatch(word))
         self.shell.values, self.functions = {**_batch_variables(job), **seen}, {}
         self.script.devices = self.script.devices or batch_devices(job)
+        self.script.chip = self.script.chip or batch_chip(job)
         self.called.append(words[at])
         self._arguments(words[at + 1 :], "")
         self._handed(text, command.line)
@@ -340,15 +343,21 @@ class ShellEvaluator:
             value = before + value
         self.shell.values[name] = value
 
-    def _writes(self, redirects: list[Node]) -> None:
-        """`cat <<EOF > file`: what the script would put there."""
+    def _writes(self, redirects: list[Node], words: list[str]) -> None:
+        """`cat <<EOF > file` or `echo ... >> file`: what the script would put there."""
         files = [r for r in redirects if r.type == "file_redirect" and r.children[0].type in (">", ">|", ">>")]
         target = next((node for redirect in files for node in _target(redirect)), None)
-        if target is not None and (text := self._document(redirects)) is not None:
-            self.script.files[self.shell.text(_raw(target)).rpartition("/")[2]] = text
+        text = self._document(redirects) if target is not None else None
+        text = echoed(words) if text is None and words[:1] == ["echo"] else text
+        if target is not None and text is not None:
+            name = self.shell.text(_raw(target)).rpartition("/")[2]
+            before = self.script.files.get(name, "") if any(r.children[0].type == ">>" for r in files) else ""
+            self.script.files[name] = before + text
 
     def _document(self, redirects: list[Node]) -> str | None:
-        """The text of a here-document; None where there is none."""
+        """The text of a here-document or a here-string; None where there is none."""
+        if line := next((r for r in redirects if r.type == "herestring_redirect"), None):
+            return self.shell.text(_raw(line.named_children[-1])) if line.named_children else ""
         document = next((r for r in redirects if r.type == "heredoc_redirect"), None)
         if document is None:
             return None
@@ -443,8 +452,6 @@ class ShellEvaluator:
     def _case(self, node: Node) -> None:
         written = node.child_by_field_name("value")
         subject = self.shell.text(_raw(written)) if written is not None else ""
-        if written is not None and self._argument(_raw(written)):
-            subject = unknown(_raw(written))
         items = [item for item in node.children if item.type == "case_item"]
         arms = [([_raw(p) for p in item.children_by_field_name("value")], _after(item, ")")) for item in items]
         asked = not (subject or self.called or self.shell.values["@"])  # an argument of the script
@@ -483,17 +490,14 @@ class ShellEvaluator:
             return self._compared(words[1:]) if words[0] == "test" else None
         return self._compared([_raw(node)]) if node.type in _WORDS else None
 
-    def _argument(self, word: str) -> bool:
-        """Whether a word is an argument of the script itself, which is not here."""
-        match = re.fullmatch(r"\"?\$\{?([1-9])(?::?-)?\}?\"?", word)
-        return match is not None and match[1] not in self.shell.values
-
     def _compared(self, words: list[str]) -> bool | None:
         if words[0] == "!" and words[1:]:
             holds = self._compared(words[1:])
             return None if holds is None else not holds
-        own = words[0] in ("-n", "-z") or len(words) == 1  # a script that asks whether it has an argument: it has none
-        values = ["" if own and self._argument(word) else self.shell.text(word) for word in words]
+        values = [self.shell.text(word) for word in words]
+        if words[0] in ("-n", "-z") or len(words) == 1 or "" in values[::2]:
+            # a script that asks whether it has an argument, or a variable that it takes from one: it has none
+            values = ["" if _GIVEN.fullmatch(readable(value)) and unknowns(value) else value for value in values]
         if any(unknowns(value) for value in values):
             return None
         if len(values) == 2 and values[0] in ("-n", "-z"):
@@ -511,13 +515,16 @@ class ShellEvaluator:
         return None
 
 
-_ARGUMENTS = re.compile(r"\$\{?[#1-9@*]|-z +\"?\$")  # or variables that the caller sets
-_SCRIPT = re.compile(r"\.(?:ba)?sh$|\.s(?:lurm|batch)$")
+_ARGUMENTS = re.compile(r"\$\{?[#1-9@*]|-z +\"?\$|\$\w+\"? ==? *(\"\"|'')")  # or variables that the caller sets
+_GIVEN = re.compile(r"\$\{?[1-9](:?-)?\}?")
+SCRIPT = re.compile(r"\.(?:ba)?sh$|\.s(?:lurm|batch)$")
 _STARTERS = "bash sh exec nohup setsid env sbatch srun timeout time sudo numactl".split()
 _LAUNCHED = re.compile(r"(?s)\b(vllm serve|launch_server|torchrun|deepspeed|accelerate launch|trtllm-serve)\b.* -")
 _OPTIONS = re.compile(r"\bshift\b|\$\{?OPTARG\b")  # what a loop over options has
 _WORDS = ("word", "number", "string", "raw_string", "ansi_c_string", "translated_string", "concatenation", "command_name",
           "simple_expansion", "expansion", "command_substitution", "arithmetic_expansion")  # fmt: skip
+# what run_train.sh of torchtitan starts, as its environment names it
+_TORCHTITAN = "torchrun --nproc-per-node=${NGPU:-8} -m torchtitan.train --module=${MODULE-} --config=${CONFIG-} --job.config_file=${CONFIG_FILE-}"
 _GROUPS = ("program", "pipeline", "negated_command", "compound_statement", "subshell", "do_group", "ERROR")
 
 

@@ -273,6 +273,12 @@ def _evaluated(node: ast.AST) -> int:
     raise ValueError("not arithmetic")
 
 
+def echoed(words: list[str]) -> str:
+    """What echo writes."""
+    text = " ".join(word for word in words[1:] if word not in ("-e", "-n", "-en"))
+    return re.sub(r"\\([\\nt])", lambda m: {"n": "\n", "t": "\t"}.get(m[1], m[1]), text) + "\n"
+
+
 def _trimmed(value: str, rest: str, expander: ShellExpander) -> str:
     """${X#pattern}, ${X##pattern}, ${X%pattern}, ${X%%pattern}."""
     longest = rest[:2] in ("##", "%%")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
 
 from rooflinecli.importers.launch import rules, serving_common, training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags
 from rooflinecli.importers.launch.tools import deepspeed, trainers
-from rooflinecli.importers.source import Options, Tree, parse
+from rooflinecli.importers.source import Options, Tree
 
 VERSION = "accelerate 1.10"
 TRAINS = True
@@ -64,11 +63,9 @@ def flagged(words: LaunchArguments, config: Tree) -> Options:
 def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> None:
     """A launch without model or load: how many processes, what is sharded, in which format; and the script's own where it has a command."""
     if isinstance(tree, list):
-        words = LaunchArguments.of_words(tree, training_common.SWITCHES, many=())
-        launch.devices = training_common.processes(words) or launch.devices
+        words = trainers.scripted(tree, launch)
         read(flagged(words, config or {}), launch)
         trainers.fill(launch, words, "trainer")
-        launch.notes.append("of the training script's own arguments, those of Hugging Face's Trainer are read")
         return
     args = LaunchArguments.of_tree(tree)
     keys = "parallelism_config.parallelism_config_{0}_size megatron_lm_config.megatron_lm_{0}_degree {0}"
@@ -85,15 +82,7 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
             args.pop("distributed_type")
             launch.unmodelled += args.left(FLAGS)
         else:
-            config = parse(text, str(named))
-            shared = Launch(launch.tool, launch.where)
-            deepspeed.read(config if isinstance(config, Mapping) else {}, shared)
-            kept = "zero dtype micro-batch batch offload optimizer gradient-bytes optimizer-bytes".split()
-            launch.options |= {k: v for k, v in shared.options.items() if k in kept}
-            launch.per_replica = shared.per_replica
-            launch.unmodelled += shared.unmodelled
-            launch.notes += [note for note in shared.notes if "auto" in note]
-            launch.framework = shared.framework
+            deepspeed.under(launch, text, str(named))
         return
     rules.apply(FLAGS.rules, args, launch)
     launch.unmodelled += args.left(FLAGS)

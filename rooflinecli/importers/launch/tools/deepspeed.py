@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from rooflinecli.importers.launch import rules, training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, named_file
 from rooflinecli.importers.launch.tools import megatron, trainers
-from rooflinecli.importers.source import Options, Tree
+from rooflinecli.importers.source import Options, Tree, parse
 
 VERSION = "DeepSpeed 0.17"
 TRAINS = True
@@ -32,13 +33,11 @@ def starts(words: list[str]) -> list[str] | None:
 def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> None:
     """Read a config as training options; `auto` is set by the launcher, and a list of stages is not supported."""
     if isinstance(tree, list):
-        words = LaunchArguments.of_words(tree, training_common.SWITCHES, many=())
-        launch.devices = training_common.processes(words) or launch.devices
+        words = trainers.scripted(tree, launch)
         stage = words.pop("zero-stage")
         sizes = {key: words.pop(key) for key in ("model-parallel-size", "pipe-parallel-size") if words.has(key)}
         read({**(config or {_STAGE: stage}), **sizes}, launch)
         trainers.fill(launch, words, "trainer")
-        launch.notes.append("of the training script's own arguments, those of Hugging Face's Trainer are read")
         return
     args = LaunchArguments.of_tree({key.strip(): value for key, value in tree.items()})
     tp = args.whole(launch, "model-parallel-size", "tensor_parallel.autotp_size", default=1)
@@ -51,13 +50,6 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
     else:
         launch.put("zero", stages[0], _STAGE)
     _batch(args, launch, (tp or 1) * max(pp or 1, 1))
-    kinds = {kind: str(args.pop(f"{kind}.enabled")).lower() for kind in ("bf16", "bfloat16", "fp16")}
-    half = next((kind for word in ("true", "auto") for kind, value in kinds.items() if value == word), "fp32")
-    launch.options["dtype"] = {"bfloat16": "bf16"}.get(half, half)
-    if kinds.get(half) == "auto":
-        launch.notes.append(
-            f"{half}.enabled auto is the trainer's choice, so {launch.options['dtype']} is taken; give --dtype"
-        )
     variants = {"hpz": "zero_hpz_partition_size", "qgz": "zero_quantized_gradients", "qwz": "zero_quantized_weights"}
     on = [name for name, key in variants.items() if str(args.pop(f"zero_optimization.{key}")).lower() not in _OFF]
     launch.framework = "+".join(["deepspeed", *on])
@@ -66,6 +58,19 @@ def read(tree: Tree | list[str], launch: Launch, config: Tree | None = None) -> 
     args.put(launch, "seq", "seq-length")
     rules.apply(FLAGS.rules, args, launch)
     launch.unmodelled += args.left(FLAGS)
+
+
+def under(launch: Launch, text: str, name: str) -> None:
+    """What the config that a trainer or a launcher names says of states, and of formats and batches that are not stated beside it."""
+    shared, config = Launch(launch.tool, launch.where), parse(text, name)
+    read(config if isinstance(config, Mapping) else {}, shared)
+    states = "zero offload optimizer gradient-bytes optimizer-bytes".split()
+    left = states + [name for name in ("dtype", "micro-batch", "batch") if name not in launch.options]
+    launch.options |= {k: v for k, v in shared.options.items() if k in left}
+    launch.per_replica = launch.per_replica or shared.per_replica
+    launch.unmodelled += shared.unmodelled
+    launch.notes += [note for note in shared.notes if "auto" in note]
+    launch.framework = shared.framework
 
 
 def _batch(args: LaunchArguments, launch: Launch, within: int) -> None:

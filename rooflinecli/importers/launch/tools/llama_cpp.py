@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from rooflinecli.importers.launch import dtype_names, serving_common
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, formats
 from rooflinecli.importers.source import Options
 from rooflinecli.quantization.gguf import file_type
 
@@ -23,12 +23,30 @@ MOST_LAYERS = 60  # what people write to mean all of them: 70, 99, 999
 
 def starts(words: list[str]) -> list[str] | None:
     found = serving_common.started(words, FLAGS)
-    bench = found is not None and words[len(words) - len(found) - 1].endswith("llama-bench")
-    return ["--bench", *found] if found is not None and bench else found
+    last = words[len(words) - len(found) - 1] if found is not None else ""
+    if found and "ollama" in words[: len(words) - len(found)]:
+        tag = next((word for word in found if word[0] != "-"), "")
+        return None if not tag or "embed" in tag else ["--ollama", tag]
+    return ["--bench", *found] if found is not None and last.endswith("llama-bench") else found
+
+
+def _tagged(tag: str, launch: Launch) -> list[str]:
+    """The file of a tag of Ollama's library, `llama3.1:8b-instruct-q8_0`, or of the Hub, `hf.co/org/repository:Q4_K_M`."""
+    name, _, kind = tag.removeprefix("hf.co/").removeprefix("huggingface.co/").partition(":")
+    name, known = name.rpartition("/")[2], formats()["ollama"]
+    named = known.get(f"{name}:{kind}", known.get(name) if kind in ("", "latest") else None)
+    if named is None and (kind in ("", "latest") or f"{name}:{kind}" == "deepseek-r1:8b"):  # which releases had two of
+        launch.missing["model"] = f"{tag} is what Ollama's library gives by this name"
+    file = named or f"{name}-{kind}"
+    if dtype_names.stored_as(file)[0] == file:
+        file += "-q4_k_m"
+        launch.notes.append(f"{tag} states no format: Ollama's usual q4_k_m is taken; give --weight-dtype")
+    return ["-m", f"{file}.gguf"]
 
 
 def read(words: list[str], launch: Launch) -> None:
     """Read a server's flags: layers split over the cards are pipeline stages, rows are tensor parallelism; slots share the context."""
+    words = _tagged(words[1], launch) if words[:1] == ["--ollama"] else words
     args, _ = serving_common.opened(words, launch, FLAGS)
     bench = args.pop("bench")
     repository = str(args.pop("hf-repo", default=""))
@@ -36,7 +54,7 @@ def read(words: list[str], launch: Launch) -> None:
         named, _, kind = repository.partition(":")
         dtype_names.checkpoint(launch, f"{named.removesuffix('-GGUF')}-{kind}" if kind else named, "--hf-repo")
     keys = args.first("cache-type-k")
-    if args.pop("cache-type-v") != keys:
+    if args.pop("cache-type-v") != keys and "kv-cache-type" not in launch.environment:
         launch.unmodelled.append("--cache-type-v unlike --cache-type-k")
     split, mode = args.pop("tensor-split"), args.pop("split-mode")
     shares = re.split("[,/]", str(split)) if split else []
@@ -51,7 +69,8 @@ def read(words: list[str], launch: Launch) -> None:
         _benchmarked(args, launch)
     context = args.whole(launch, "ctx-size")
     if context:
-        dtype_names.length(launch, context // slots, "--ctx-size for each slot")
+        each = context if "context-length" in launch.environment else context // slots  # Ollama's is that of one
+        dtype_names.length(launch, each, "--ctx-size for each slot")
     serving_common.closed(launch, args, FLAGS, sizes, ENGINE)
 
 

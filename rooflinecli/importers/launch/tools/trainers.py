@@ -14,6 +14,7 @@ import yaml
 from rooflinecli.importers.launch import dtype_names, rules, training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, tool_entries
 from rooflinecli.importers.source import Tree
+from rooflinecli.specs.registry import load
 
 TRAINS = True
 FILES = ("config",)
@@ -76,6 +77,14 @@ def read(given: Tree | list[str], launch: Launch, config: Tree | None = None) ->
     fill(launch, args, launch.tool)
 
 
+def scripted(words: list[str], launch: Launch) -> LaunchArguments:
+    """The arguments of a script behind a launcher, whose processes are the devices."""
+    args = LaunchArguments.of_words(words, training_common.SWITCHES, many=())
+    launch.devices = training_common.processes(args) or launch.devices
+    launch.notes.append("of the training script's own arguments, those of Hugging Face's Trainer are read")
+    return args
+
+
 def fill(launch: Launch, args: LaunchArguments, tool: str) -> None:
     """What a trainer's keys or flags say of the model, the batch, adapters and formats, over what is known already."""
     known = flags(tool)
@@ -98,7 +107,13 @@ def fill(launch: Launch, args: LaunchArguments, tool: str) -> None:
         args.put(launch, option, *known.read.get(option, ()))
     if rank := args.whole(launch, *known.read.get("lora-rank", ())):
         launch.options["lora-rank"] = rank
+    file = str(args.first("deepspeed"))
+    text = launch.open_file(file) if file.endswith(".json") and "zero" not in launch.options else None
+    if text is not None:
+        args.given.pop("deepspeed")
     rules.apply(known.rules, args, launch)
+    if text is not None:
+        load("importers/launch/tools", "deepspeed").under(launch, text, file)
     if "dtype" in launch.options and any(args.has(name) for name in ("bf16", "fp16", "torch-dtype")):
         launch.missing.pop("dtype", None)
         launch.notes = [note for note in launch.notes if ".enabled auto" not in note]
