@@ -16,7 +16,7 @@ from rooflinecli.core.units import count
 from rooflinecli.formulas import attention, counts, memory
 from rooflinecli.ledger.ledger import MEMORY, Axes, Sizes, elements
 from rooflinecli.ledger.mixer import ContextParallelTraffic, CountingMode, Mixer
-from rooflinecli.ledger.ops import Gradient, Op, kernel
+from rooflinecli.ledger.ops import Gradient, Op
 from rooflinecli.quantization.formats import Formats
 
 TILE = 128.0  # query rows of a work item of fused attention
@@ -80,7 +80,7 @@ class Softmax(Mixer):
         shared, width = sizes[self.kv_heads], sizes[self.qk] + sizes[self.v]
         moved = self._traffic(mode.formats, sizes)
         seen = t if mode.documents is None else num.minimum(mode.documents, t)
-        return kernel(
+        return Op(
             name=name, kind="prefill_attention", dtype=mode.formats.attention_compute, flops=late_rank_pairs(self.flops(mode, sizes), mode),
             bytes=moved, k=num.minimum(seen, self.reach + TILE), n=width / 2, quantized=b * s * shared * width,
             ramp=s / self.pairs(mode, s, t), items=b * sizes[self.heads] * s / TILE, length=seen, variant=mode.software,
@@ -99,12 +99,12 @@ class Softmax(Mixer):
         moved = self._traffic(f, sizes) + attention.unfused_scores_bytes(b, heads, s, t, f.activation) / 2
         scored = b * heads * s * t
         aligned = num.value(qk) % ALIGNMENT == 0 and num.value(v) % ALIGNMENT == 0
-        matmuls = kernel(
+        matmuls = Op(
             name=name, kind="scores", dtype=f.attention_compute,
             flops=late_rank_pairs(attention.attention_core_flops(b, heads, s * t, qk, v), mode), bytes=moved, k=qk,
             variant="" if aligned else "unaligned", gradient=Gradient(UNFUSED, moved * 2, scores=True),
         )  # fmt: skip
-        softmax = kernel(
+        softmax = Op(
             name="attention.softmax",
             kind="elementwise",
             dtype=f.compute,
@@ -125,7 +125,7 @@ class Softmax(Mixer):
         f, b, heads = mode.formats, sizes["B"], sizes[self.heads]
         keys, (qk, v) = self.cached_tokens(sizes["T"]), self._token_widths(sizes)
         cached = counts.bytes_of(b * keys * self._widths_cached(sizes), f.kv)
-        return kernel(
+        return Op(
             name=name, kind=kind, dtype=f.attention_compute, flops=self._token_flops(sizes),
             bytes=cached + counts.bytes_of(queries_per_sequence(sizes) * heads * (qk + v), f.activation), k=keys, n=(qk + v) / 2,
             items=items,

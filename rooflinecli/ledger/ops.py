@@ -90,31 +90,6 @@ class Op(NamedTuple):
         return GROUPS.get(self.kind, MIXING)
 
 
-def kernel(
-    *,
-    name: str,
-    kind: str,
-    dtype: str,
-    flops: Number,
-    bytes: Number,
-    count: Number = 1,
-    k: Number = 0,
-    n: Number = 0,
-    quantized: Number = 0,
-    ramp: Number = 0,
-    items: Number = 0,
-    length: Number = 0,
-    variant: str = "",
-    gradient: Gradient | None = None,
-    routed: ExpertWorkload | None = None,
-    sharing: Number = 1,
-    backward: bool = False,
-) -> Op:
-    """An Op, in half the time that calling the class with keywords takes: a pass makes dozens."""
-    sizes = (flops, bytes, count, k, n, quantized, ramp, items, length)
-    return tuple.__new__(Op, (name, kind, dtype, *sizes, variant, gradient, routed, sharing, backward))
-
-
 def matmul(
     name: str,
     dtype: str,
@@ -127,9 +102,7 @@ def matmul(
     variant: str = "",
 ) -> Op:
     """A matmul of m rows, k contracted and n output widths that quantizes its input."""
-    return kernel(
-        name=name, kind="matmul", dtype=dtype, flops=flops, bytes=bytes, k=k, n=n, quantized=m * k, ramp=ramp, variant=variant
-    )  # fmt: skip
+    return Op(name, "matmul", dtype, flops, bytes, k=k, n=n, quantized=m * k, ramp=ramp, variant=variant)
 
 
 @dataclass(slots=True, eq=False)

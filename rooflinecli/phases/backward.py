@@ -8,7 +8,7 @@ once, for both halves.
 from __future__ import annotations
 
 from rooflinecli.core.num import Number
-from rooflinecli.ledger.ops import GROUPS, Op, kernel
+from rooflinecli.ledger.ops import GROUPS, Op
 
 GRADIENT_BYTES = 4.0  # the weight gradient is added to an fp32 main gradient
 MATMULS = ("matmul", "grouped_matmul")
@@ -52,7 +52,5 @@ def _weights(op: Op, imbalance: Number | None) -> Number:
 
 def _like(op: Op, suffix: str, flops: Number, moved: Number, quantized: Number) -> Op:
     """A kernel of the same class and sizes."""
-    return kernel(
-        name=f"{op.name}.{suffix}", kind=op.kind, dtype=op.dtype, flops=flops, bytes=moved, count=op.count, k=op.k, n=op.n,
-        quantized=quantized, ramp=op.ramp, items=op.items, length=op.length, variant=op.variant, backward=True,
-    )  # fmt: skip
+    costs = {"flops": flops, "bytes": moved, "quantized": quantized}
+    return op._replace(name=f"{op.name}.{suffix}", **costs, gradient=None, routed=None, sharing=1, backward=True)

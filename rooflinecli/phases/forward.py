@@ -13,7 +13,7 @@ from rooflinecli.core.num import Number
 from rooflinecli.formulas import counts
 from rooflinecli.ledger.ledger import Contraction, Ledger, Row, Sizes, elements, product
 from rooflinecli.ledger.mixer import CountingMode
-from rooflinecli.ledger.ops import Op, kernel, matmul
+from rooflinecli.ledger.ops import Op, matmul
 from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes, stem_head_axis_sizes
 from rooflinecli.specs.layout import WHOLE
 
@@ -57,7 +57,7 @@ class ForwardPass(CountingMode):
         )
         flops = counts.matmul_flops(tokens, k, n)
         weights = counts.bytes_of(active * k * n, f.expert_weight)
-        return kernel(
+        return Op(
             name=row.name, kind="grouped_matmul", dtype=f.expert_compute or f.compute,
             flops=flops if self.imbalance is None else flops * self.imbalance,
             bytes=counts.matmul_bytes(tokens, k, n, f.matmul_input, 0, f.activation) + weights, k=k, n=sizes["Fe"], quantized=tokens * k,
@@ -69,7 +69,7 @@ class ForwardPass(CountingMode):
         moved = counts.bytes_of(read + elements(row.writes, sizes), self.formats.activation)
         if self.dropout and row.masks:
             moved = moved + elements(row.masks, sizes)
-        return kernel(
+        return Op(
             name=row.name, kind=row.kind, dtype=self.formats.compute, flops=0.0, bytes=moved, quantized=0.0 if row.linear else read,
             variant="qk_norm" if row.name.endswith("qk_norm") else "",
         )  # fmt: skip
