@@ -329,3 +329,11 @@ def test_the_script_that_is_an_entry_point_gets_the_arguments_of_its_container(t
     text = "services: {v: {image: vllm/vllm-openai-rocm, volumes: ['./enter.sh:/opt/enter.sh:ro'], entrypoint: [/opt/enter.sh], command: [/cache/hub/models--Qwen--Qwen3-8B/snapshots/1f2e, --tensor-parallel-size, '2']}}\n"
     found, _ = options_of(text, tmp_path, "compose.yaml")
     assert (found["model"], found["tp"]) == ("Qwen3-8B", 2)
+
+
+def test_the_role_of_a_pod_is_that_of_its_labels(tmp_path):
+    pod = "kind: Deployment\nmetadata: {{labels: {{llm-d.ai/role: {0}}}}}\nspec: {{replicas: 4, template: {{spec: {{containers: [{{command: [vllm, serve, Qwen/Qwen3-8B]}}]}}}}}}\n"
+    path = tmp_path / "pd.yaml"
+    path.write_text("---\n".join(pod.format(role) for role in ("prefill", "decode")))
+    phases = [read.options(f"{path}#{which}", {}, lambda _: None)["phase"] for which in (1, 2)]
+    assert phases == [["prefill"], ["decode"]]

@@ -350,3 +350,9 @@ def test_one_head_of_keys_is_read_where_a_script_of_megatron_says_so(tmp_path):
     text = "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 6 --hidden-size 1024 --num-attention-heads 16 --attention-head-type multiquery --seq-length 1024 --global-batch-size 8 --bf16"
     found, _ = options_of(text, tmp_path)
     assert load_model(found["model"]).layers[-1].attention.n_kv_heads == 1
+
+
+def test_a_fine_tuning_of_nemo_names_the_conversion_before_it_and_trains(tmp_path):
+    text = "run: {convert_name: convert_nemo}\ntrainer: {devices: 8, num_nodes: 2, precision: bf16}\nmodel: {tensor_model_parallel_size: 8, pipeline_model_parallel_size: 2, global_batch_size: 128, micro_batch_size: 1, optim: {name: fused_adam}, data: {train_ds: {global_batch_size: '${fine_tuning.model.global_batch_size}'}, test_ds: {global_batch_size: 7}}}\n"
+    found, _ = options_of(text, tmp_path, "squad.yaml", model="mixtral-8x7b")
+    assert [found[key] for key in ("n", "tp", "pp", "dp", "batch")] == [16, 8, 2, 1, 128]

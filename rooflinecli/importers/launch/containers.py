@@ -236,6 +236,7 @@ def _within(document: Tree, around: Container) -> Container:
     placed = {str(key): str(value) for tree in trees for key, value in tree.items() if isinstance(value, (str, int))}
     slices = next((v for k, v in placed.items() if k.endswith("topology") and re.fullmatch(r"\d+(x\d+)+", v)), None)
     names = [str(document.get(key)) for key in ("name", "subComponentType")]
+    names += [value for key, value in placed.items() if key.endswith("/role")]
     asked = [(str(one.get("key")), one["values"]) for one in _items(document, "matchExpressions") if one.get("values")]
     placed |= {key: str(values[0]) for key, values in asked if isinstance(values, list) and len(values) == 1}
     chips = [value for key, value in placed.items() if _ACCELERATOR.search(key)]

@@ -391,8 +391,9 @@ def _value(inside: str, root: object, depth: int, above: tuple[Any, ...]) -> Any
         except yaml.YAMLError:
             return default[2]
     path = inside.strip().lstrip(".")
-    if isinstance(root, Mapping) and "training" not in root:  # NeMo's launcher has its configs under this key
-        path = path.removeprefix("training.")
+    table, _, rest = path.partition(".")
+    if table in ("training", "fine_tuning", "peft") and isinstance(root, Mapping) and table not in root:
+        path = rest  # NeMo's launcher has its configs under these keys
     # OmegaConf: one for the enclosing mapping, one more for each level above
     dots = len(inside.strip()) - len(inside.strip().lstrip("."))
     found = root if not dots else above[dots - 1] if dots <= len(above) else None

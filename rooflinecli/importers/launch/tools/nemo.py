@@ -37,13 +37,11 @@ def claims(tree: Tree) -> bool:
     if isinstance(policy, Mapping):
         return "megatron_cfg" in policy or "dtensor_cfg" in policy
     keys = {key.rpartition(".")[2] for key in LaunchArguments.of_tree(tree).given}
-    flat = list(LaunchArguments.of_tree(tree).given)
-    # to generate with
-    loads = keys & {"gpt_model_file", "restore_from_path"} and not any("optim" in key for key in flat)
-    other = loads or keys & {"convert_name", "run_best", "eval_batch_size"}  # conversion, tuning, evaluation
+    # to generate with, conversion, tuning, evaluation
+    other = {"gpt_model_file", "restore_from_path", "convert_name", "run_best", "eval_batch_size"} & keys
     return (
         _SIZES["tp"] in keys
-        and not other
+        and not (other and not any("optim" in key for key in LaunchArguments.of_tree(tree).given))
         and not {"actor_rollout_ref", "reward_model", "rollout", "inference", "gpt_model_file"} & set(tree)
     )
 
@@ -54,9 +52,8 @@ def read(tree: Tree, launch: Launch) -> None:
     if isinstance(policy, Mapping):
         tree = {key: value for key, value in tree.items() if key not in ("policy", *_ASIDE)} | _policy(policy)
     flat = LaunchArguments.of_tree(tree)
-    args = LaunchArguments(
-        {_last(key): value for key, value in flat.given.items()}, written={_last(k): k for k in flat.given}
-    )
+    trained = {key: value for key, value in flat.given.items() if not re.search(r"\b(test|validation)_ds\.", key)}
+    args = LaunchArguments({_last(k): value for k, value in trained.items()}, written={_last(k): k for k in trained})
     bridge = "train" in tree and "trainer" not in tree  # a file of overrides over a recipe of Megatron Bridge
     per_node = args.whole(launch, "devices", "gpus_per_node", "nproc_per_node")
     nodes = args.whole(launch, "num_nodes", "nodes", default=1 if bridge else None)
