@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from rooflinecli.core.errors import UsageError
-from rooflinecli.engine import build_request, serving_load
+from rooflinecli.core.errors import Infeasible, UsageError
+from rooflinecli.engine import build_request, inference, serving_load
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.serving_load import BEHIND, is_unstable
 from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.specs.layout import Layout
 
 PHASES = ["prefill", "decode"]
 
@@ -77,3 +81,29 @@ def test_a_load_is_where_what_is_asked_for_meets_what_ends(root):
 )
 def test_lengths_vary_by_a_fifth_and_no_further_than_the_context(tokens, longest, found):
     assert serving_load.variation(float(tokens), longest) == pytest.approx(found)
+
+
+@pytest.mark.parametrize(("qps", "sustained"), [(0.9, True), (1.1, False)])
+def test_a_rate_beyond_what_full_slots_answer_is_refused(monkeypatch, qps, sustained):
+    """Two slots whose requests take 2 s each answer one a second."""
+    request = build_request.request(
+        {
+            "model": "llama-3-8b",
+            "hw": "h100",
+            "engine": "vllm",
+            "prompt": 100,
+            "output": 10,
+            "qps": qps,
+            "max_sequences": 2,
+        }
+    )
+    ctx, layout = EstimateContext(request), Layout()
+    monkeypatch.setattr(inference, "token", lambda *_: SimpleNamespace(seconds=0.1))
+    monkeypatch.setattr(inference, "_first_in_slot", lambda *_: 2.0 - 9 * 0.1)
+    if sustained:
+        assert inference.full_slots(ctx, layout) == pytest.approx((2.0, qps, 0.1))
+        return
+    with pytest.raises(
+        Infeasible, match=r"--qps 1\.1 cannot be sustained: a replica with --max-num-seqs 2 answers 1 requests/s"
+    ):
+        inference.full_slots(ctx, layout)
