@@ -94,7 +94,7 @@ def test_a_rate_beyond_what_full_slots_answer_is_refused(monkeypatch, qps, susta
             "prompt": 100,
             "output": 10,
             "qps": qps,
-            "max_sequences": 2,
+            "max_num_seqs": 2,
         }
     )
     ctx, layout = EstimateContext(request), Layout()
