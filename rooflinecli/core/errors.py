@@ -11,7 +11,9 @@ Anything else that reaches the top is a mistake of ours: one sentence too, and e
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from string import ascii_letters
 
 BUG = 70
 
@@ -52,19 +54,23 @@ class RooflineWarning(UserWarning):
     """A warning about an answer that stands: a line on stderr, a warning in Python."""
 
 
-MOST = 40  # names that an error lists; where there are more, its remedy says what lists all
+MOST = 40  # names that an error lists; where there are more, the beginnings that most of them share
 
 
 def unknown(what: str, name: str, known: Iterable[str], remedy: str = "", option: str = "") -> UsageError:
     """The error for a name that is not in a registry: names the near misses, or says how to list what exists."""
     import difflib  # here: most runs meet no unknown name
+    from unicodedata import normalize
 
     known = sorted(known)
-    close = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.6)
-    hint = (
-        f"did you mean {' or '.join(close)}?"
-        if close
-        else f"known: {', '.join(known[:MOST])}{' …' if len(known) > MOST else ''}."
-    )
+    plain = normalize("NFKD", name.lower()).encode("ascii", "ignore").decode()
+    hint = f"known: {', '.join(known)}."
+    if close := difflib.get_close_matches(plain, known, n=3, cutoff=0.6):
+        hint = f"did you mean {' or '.join(close)}?"
+    elif len(known) > MOST:
+        begin = Counter(
+            known_name[: len(known_name) - len(known_name.lstrip(ascii_letters))] or known_name for known_name in known
+        )
+        hint = f"known: {len(known)}, among them {', '.join(sorted(start for start, _ in begin.most_common(MOST)))} …"
     name = " ".join(name.split())
     return UsageError(f"unknown {what} '{name}'; {hint}{' ' + remedy if remedy else ''}", option)

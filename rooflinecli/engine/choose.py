@@ -245,7 +245,13 @@ def smaller_work(ctx: EstimateContext, phases: tuple[str, ...], devices: float, 
     narrower = "" if train else "store weights in fewer bits (--weight-dtype), or "
     if held > room:
         return f"{what} alone ({si(held, 'B')}) exceed the {si(room, 'B')} of {plural(int(devices), 'device')}; {narrower}{larger}"
-    return f"lower --batch or the lengths, {narrower or 'or '}{larger}"
+    fewer = "" if ctx.request.adapters is None or train else "--num-loras, "
+    cache = (
+        ""
+        if train or ctx.request.kv_dtype is not None or not ctx.is_autoregressive
+        else "narrow the cache (--kv-dtype), "
+    )
+    return f"lower {fewer}--batch or the lengths, {cache}{narrower or 'or '}{larger}"
 
 
 def _does_not_fit(ctx: EstimateContext, phases: tuple[str, ...], least: float) -> str:

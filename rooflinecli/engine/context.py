@@ -113,7 +113,7 @@ class EstimateContext:
             )
         self.packed_length = None if r.lengths is None else self._packed_length(r.lengths)
         self.requests_per_client = flag(
-            "N_w", r.prompts_per_slot, "1", "--prompts-per-slot", self._is(r.prompts_per_slot, 10.0)
+            "N_w", r.prompts_per_slot, "1", "--requests-per-client", self._is(r.prompts_per_slot, 10.0)
         )
         train = r.batch if r.batch is not None else num.maximum(num.floor(TRAIN_TOKENS / num.maximum(seq, 1)), 1)
         self.train_batch = flag("b", train, "sequences", "--batch", r.batch is None)
@@ -137,13 +137,13 @@ class EstimateContext:
         lengths = document_lengths(written)
         if num.plain(self.seq) and max(lengths) > num.value(self.seq):
             raise UsageError(
-                f"--lengths {written}: a document of {max(lengths):g} tokens does not fit into --seq {num.value(self.seq):g}; raise it",
+                f"--doc-lengths {written}: a document of {max(lengths):g} tokens does not fit into --seq-len {num.value(self.seq):g}; raise it",
                 "lengths",
             )
         squares, total = sum(length * length for length in lengths), sum(lengths)
         return attention.packed_length(
-            self.from_flag("sum_l2", squares, "tokens^2", "--lengths"),
-            self.from_flag("sum_l", total, "tokens", "--lengths"),
+            self.from_flag("sum_l2", squares, "tokens^2", "--doc-lengths"),
+            self.from_flag("sum_l", total, "tokens", "--doc-lengths"),
         )
 
     def _lengths(self, limit: float) -> tuple[Number, Number, Number]:

@@ -57,6 +57,10 @@ def check(ctx: EstimateContext) -> None:
         plain, *options = r.software.split("+")  # options are joined to a framework: torchtitan+async+rowwise
         if not {plain, *(f"{plain}+{option}" for option in options)} <= set(names):
             known = [name for name in names if "+" not in name]
+            if plain in every_framework():
+                there = f"; runs there are of {', '.join(known[1:])}" if known[1:] else ""
+                why = f"no run of it on {ctx.chip.spec.name} is known{there}; use any, or leave it out"
+                raise UsageError(f"--framework {r.software}: {why}", "software")
             raise unknown("framework", r.software, known, "`any` is for one that is not among them", option="software")
     if r.offload is not None and _offloads(r.offload):
         _ = ctx.chip.host_link
@@ -86,7 +90,8 @@ def _met(
             option = OPTIONS[row["option"]] if field is None else _by_field()[field]
             if not concerns(option):
                 continue
-            names |= {"each": field, "option": option, "flag": option.flag}
+            off = option.kind == "switch" and getattr(ctx.request, option.field, None) is False
+            names |= {"each": field, "option": option, "flag": option.words(False)[0] if off else option.flag}
             if names.value(row["if"]):
                 yield option, row["say"].format_map(names)
 

@@ -170,5 +170,5 @@ def _draft_tokens(ctx: EstimateContext) -> Number:
 
 
 def _accepted_tokens(ctx: EstimateContext) -> Number:
-    rate = ctx.from_flag("a", ctx.request.acceptance, "1", "--acceptance")
+    rate = ctx.from_flag("a", ctx.request.acceptance, "1", "--acceptance-rate")
     return speculation.speculative_tokens(rate, _draft_tokens(ctx))

@@ -74,7 +74,7 @@ class ServingEngine(FileSpec):
         """Where a constant stands, by file and line, and what it rests on."""
         key = _IN_SCHEDULER.get(name, name)
         if key in self._overridden:
-            return "--scheduler"
+            return "--scheduler-config"
         if key in Scheduler.__dataclass_fields__:
             return f"{self.document.location('scheduler', key)}; {self.scheduler.source}"
         return f"{self.document.location(key.removesuffix('_bytes'))}; {self.source}"

@@ -235,7 +235,7 @@ _NOISE = {
     "models": r"(instruct|chat|hf|it|meta)",
 }
 _HUB = r"[\w.-]+/[\w.-]+"
-_ODD = r"[^\w\s.+,:;/()\[\]@™®×*-]"  # in no name that anybody writes
+_ODD = r"[^\w\s.+,:;/()\[\]@™®×*-]|[^\W\x00-\x7f]"  # in no name that anybody writes
 _COUNTS = (  # 8xH100, 8 x H100, 2x4090, and no 7900xtx; H100x8, h100:8
     r"(?i)(?P<n>\d+)\s*[x×*]\s*(?P<chip>(?!tx?\b)[^\W\d].*|\d{4}.*)",
     r"(?i)(?P<chip>.*\w)\s*(?<![rg]t)[x×*:]\s*(?P<n>\d+)",

@@ -330,7 +330,7 @@ class Load(Group):
 
     concurrency: OptNumber = field("count", "Closed loop: requests in flight per replica, each followed by the next; or max.", default=None, panel=LOAD, phase="serve", choices=("max",), former=("max-concurrency", "users"))
     qps: OptNumber = field("rate", "Open loop: requests per second over all replicas.", default=None, panel=LOAD, phase="serve", former=("request-rate", "rps"))
-    prefix_hit_rate: OptNumber = field("share", "Fraction of prompt tokens found in the prefix cache: less prefill, no less memory.", default=None, panel=LOAD, phase="serve", fills="prefix_hit", former=("prefix-hit", "hit-rate"), name="prefix-hit")
+    prefix_hit_rate: OptNumber = field("fraction", "Fraction of prompt tokens found in the prefix cache: less prefill, no less memory.", default=None, panel=LOAD, phase="serve", fills="prefix_hit", former=("prefix-hit", "hit-rate"), name="prefix-hit")
 
 
 class KVOffload(Group):
@@ -405,7 +405,7 @@ class Scheduling(Group):
 
     speculative_method: OptText = field("word", "Speculative decoding: mtp, eagle, or a draft model; with --acceptance-rate.", default=None, panel=ENGINE, phase="serve", fills="speculate", former=("speculate", "speculative-algorithm"), name="speculate")
     num_speculative_tokens: OptNumber = field("count", "Draft tokens of each verification (1).", default=None, panel=ENGINE, phase="serve", fills="draft_tokens", former=("draft-tokens", "speculative-num-draft-tokens"), name="draft-tokens")
-    acceptance_rate: OptNumber = field("share", "Fraction of draft tokens that the target accepts, each given that those before were accepted.", default=None, panel=ENGINE, phase="serve", fills="acceptance", former=("acceptance",), name="acceptance")
+    acceptance_rate: OptNumber = field("fraction", "Fraction of draft tokens that the target accepts, each given that those before were accepted.", default=None, panel=ENGINE, phase="serve", fills="acceptance", former=("acceptance",), name="acceptance")
     max_num_batched_tokens: OptNumber = field("count", "Prompt tokens of one step (chunked prefill), instead of the engine's.", default=None, panel=ENGINE, phase="serve", fills="token_budget", former=("token-budget", "chunked-prefill-size"), name="token-budget")
     scheduler_config: OptText = field("list", "Settings of the engine's scheduler that TTFT under load depends on: poll_steps=30,stream_steps=10,hold_steps=20,hold_share=0.9, ...", default=None, panel=ENGINE, phase="serve", fills="scheduler", former=("scheduler",), name="scheduler")
 

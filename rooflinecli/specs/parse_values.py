@@ -128,8 +128,8 @@ def broken_bound(option: Option, number: float) -> str:
     least = kind.least if option.least is None else option.least
     if option.kind == "stage":
         return "" if f"{number:g}" in option.choices else f"expected {', '.join(option.choices)}"
-    if kind.most is not None and not (kind.above or 0.0) < number <= kind.most:
-        return "expected a share above 0 and up to 1"
+    if kind.most is not None and not ((number > 0 if least is None else number >= least) and number <= kind.most):
+        return f"expected a share {'above 0 and' if least is None else f'from {least:g}'} up to 1"
     if kind.above is not None and number <= kind.above:
         return "must be above zero"
     if least is not None and number < least:

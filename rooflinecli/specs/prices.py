@@ -114,7 +114,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 
 def choose(spec: HardwareSpec, words: str = "", region: str = "") -> ChosenPrice | None:
-    """The offer that words and a region mean: the cheapest of a provider's newest rows, else the middle one of the kind's.
+    """The offer that words and a region mean: the cheapest of a provider's newest rows, else the middle one of the kind's, of an even number the cheaper.
 
     A row without a region stands for all of its provider's. None for a chip without offers; raises UsageError where none fits the words.
     """

@@ -76,17 +76,18 @@ def written(settings: tuple[str, ...], names: tuple[str, ...] = NAMES) -> dict[s
         name = name.strip().replace("-", "_")
         if name in NAMES and name not in names:
             raise UsageError(
-                f"--scheduler {item}: only `roofline simulate` follows {name}; an estimate takes {', '.join(names)}",
+                f"--scheduler-config {item}: only `roofline simulate` follows {name}; an estimate takes {', '.join(names)}",
                 OPTION,
             )
         if name in ESTIMATED and name not in names:
             raise UsageError(
-                f"--scheduler {item}: a simulation does not follow {name}; `roofline estimate --scheduler` does", OPTION
+                f"--scheduler-config {item}: a simulation does not follow {name}; `roofline estimate --scheduler-config` does",
+                OPTION,
             )
         if name not in names:
             raise unknown("scheduler setting", name, list(names), option=OPTION)
         if not equals:
-            raise UsageError(f"--scheduler {item}: write {name}=VALUE", OPTION)
+            raise UsageError(f"--scheduler-config {item}: write {name}=VALUE", OPTION)
         changed[name] = value.strip()
     return changed
 
@@ -104,5 +105,5 @@ def changed(own: Mapping[str, object], settings: Mapping[str, str]) -> Scheduler
         text = ",".join(f"{name}={value}" for name, value in settings.items())
         where = ".".join(map(str, first["loc"]))
         raise UsageError(
-            f"--scheduler {text}: {where}: {validation_message(first['type'], first['msg'])}", OPTION
+            f"--scheduler-config {text}: {where}: {validation_message(first['type'], first['msg'])}", OPTION
         ) from None

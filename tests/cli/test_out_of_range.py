@@ -100,7 +100,7 @@ def test_what_experts_send_is_a_collective_of_its_modes() -> None:
 
 def test_a_share_is_not_called_a_time() -> None:
     ran = run_cli("estimate", "llama-3-8b", "--hw", "h100", "--prefix-hit-rate", "1.5")
-    assert ran.code == 2 and "--prefix-hit-rate 1.5: expected a share above 0 and up to 1" in ran.err, ran
+    assert ran.code == 2 and "--prefix-hit-rate 1.5: expected a share from 0 up to 1" in ran.err, ran
 
 
 def test_a_range_of_too_many_values_is_counted_in_a_few_digits() -> None:

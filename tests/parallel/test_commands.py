@@ -226,7 +226,7 @@ def test_offload_frees_the_device_and_costs_time():
         ({"offload": "optimizer:2"}, "activations:LAYERS"),
         ({"offload": "activations:some"}, "activations:LAYERS"),
         ({"tp": 8, "expert-tp": 3}, "--expert-tp 3 does not divide --tp 8"),
-        ({"shard": 3}, "--shard 3"),
+        ({"shard": 3}, "--dp-shard 3"),
         ({"virtual-stages": 2}, "interleaves"),
         ({"imbalance": 0.5}, "at least 1"),
         ({"ep": 2}, "no experts"),

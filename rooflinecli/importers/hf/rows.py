@@ -167,9 +167,10 @@ def _feedforward(f: ConfigFields, given: Mapping[str, Any], width: int) -> block
 
 def _windows(f: ConfigFields, given: Mapping[str, Any], n: int) -> list[Override]:
     """Which layers see a window where layer_types does not list them: all, all but one of `full_every`, or those from a layer on."""
+    if "when" in given and not f.flag(given["when"]):  # sizes of windows that no layer has decide nothing
+        f.used |= {given["size"], given.get("first", {}).get("field"), given.get("end")} - {None}
+        return windows(f, [False] * n, None)
     window = f.optional(given["size"])
-    if "when" in given and not f.flag(given["when"]):
-        window = None
     local = [given.get("usual", True)] * n
     if "full_every" in given:
         every = given["full_every"]

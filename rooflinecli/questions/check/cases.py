@@ -23,7 +23,7 @@ from rooflinecli.specs import name_lookup
 from rooflinecli.specs.document import Document, KeyPath
 from rooflinecli.specs.options import OPTIONS, find
 from rooflinecli.specs.options import Option as EstimateOption
-from rooflinecli.specs.request import BOUNDS
+from rooflinecli.specs.request import BOUNDS, kinds_of_work
 from rooflinecli.specs.validation import validate
 from rooflinecli.specs.yaml_loader import read
 
@@ -271,6 +271,10 @@ class _CheckReader:
         for values in product(*axes.values()):
             point = dict(zip(axes, values, strict=True))
             options = self._complete({**defaults, **own, **point})
+            kinds = {"", *kinds_of_work(build_request.phases(options["phase"]))}
+            options = {
+                k: v for k, v in options.items() if {k} & (own.keys() | point.keys()) or OPTIONS[k].phase in kinds
+            }
             # the bound is an option too, by which the layout is chosen; pessimistic is its default
             written = self.bound or options.pop("bound", self.check.bound or self.plan.bound)
             options.pop("bound", None)

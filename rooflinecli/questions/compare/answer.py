@@ -12,7 +12,7 @@ from rooflinecli.engine.context import EstimateContext
 from rooflinecli.questions.check.run import Estimator
 from rooflinecli.questions.compare.question import ISO, Compare, CompareAnswer, ComparedChip
 from rooflinecli.questions.conditions import IntervalBounds, ends, phase_of
-from rooflinecli.questions.estimate.answer import warn_of_idle
+from rooflinecli.questions.estimate.answer import warn_of_foreign, warn_of_idle
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.multi_chip import Options, unpriced, usd_per_device_hour
 from rooflinecli.questions.multi_chip import each as each_chip
@@ -72,13 +72,10 @@ def compare(question: Compare) -> CompareAnswer:
     bound = str(build_request.value(OPTIONS["bound"], asked.get("bound", BOUNDS[0])))
     entries = [_entry(name, {**asked, **own.get(name, {})}, tried[name], first, bound, answer) for name in specs]
     results = {entry.name: entry.result for entry in entries if entry.result is not None}
-    warn_of_idle(
-        options.keys() - option_conflicts.RANKING,
-        *(
-            (build_request.request({**asked, **own.get(name, {}), "hw": name}), found)
-            for name, found in results.items()
-        ),
-    )
+    requests = {name: build_request.request({**asked, **own.get(name, {}), "hw": name}) for name in results}
+    warn_of_idle(options.keys() - option_conflicts.RANKING, *((requests[name], results[name]) for name in results))
+    for request in requests.values():
+        warn_of_foreign(EstimateContext(request))
     entries = [_apply_limits(entry, limits) for entry in entries]
     reasons = {entry.why for entry in entries}
     if len(reasons) == 1 and all(entry.result is None for entry in entries):  # the reason lies in the question

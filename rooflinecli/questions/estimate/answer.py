@@ -11,7 +11,7 @@ from rooflinecli.core.errors import Infeasible, unknown
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.core.units import si
-from rooflinecli.engine import apply_calibration, option_conflicts
+from rooflinecli.engine import apply_calibration, build_request, option_conflicts
 from rooflinecli.engine.choose import ChosenLayout, choose, nearest_feasible, reach, smaller_work
 from rooflinecli.engine.context import UNNAMED, EstimateContext, whole_model
 from rooflinecli.engine.counted_loop import counted
@@ -361,6 +361,12 @@ def foreign(ctx: EstimateContext) -> list[str]:
         f"no run of {engine.name} is known here but on {', '.join(engine.known_on)}: nothing shows that it runs on "
         f"{chip.name}, and the times are those of kernels carried over"
     ]
+
+
+def warn_of_foreign(ctx: EstimateContext) -> None:
+    """Warn of an engine on a chip that it is not known on, where the answer has no notes."""
+    for note in foreign(ctx):
+        build_request.warn(note)
 
 
 def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None, layout: Layout | None) -> list[str]:

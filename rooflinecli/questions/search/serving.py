@@ -18,7 +18,7 @@ from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import interval_bound, token_price_at_qps, token_prices
 from rooflinecli.formulas import cost, serving
 from rooflinecli.questions.conditions import Condition
-from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.questions.estimate.answer import estimate, warn_of_foreign
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search import instances
@@ -233,6 +233,7 @@ def serving_grid(question: ServingSearchQuestion, refusal: str) -> ServingGrid:
     ctx = EstimateContext(question.request)
     option_conflicts.require_decode(ctx, refusal)
     option_conflicts.check(ctx)
+    warn_of_foreign(ctx)
     legality.check(ctx)
     layouts = instances.layouts(ctx, question.open, question.largest_instance)
     if not layouts:

@@ -15,7 +15,7 @@ from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer
 from rooflinecli.engine.kv_tiers import tiers
 from rooflinecli.engine.residency import kv_bytes, kv_pool_tokens, max_sequences
-from rooflinecli.questions.estimate.answer import context_of
+from rooflinecli.questions.estimate.answer import context_of, warn_of_foreign
 from rooflinecli.questions.simulate.question import Simulate, SimulatedLayout
 from rooflinecli.simulate.cluster import Cluster
 from rooflinecli.simulate.prefix_cache import KvTier, PrefixCache
@@ -95,6 +95,7 @@ def warn_of_idle(question: Simulate, layouts: Mapping[str, object]) -> None:
     """Warn of options that change nothing in a simulation of these layouts."""
     own, ranked = dict(question.estimate_options), option_conflicts.RANKING if question.limits else set()
     ctx = one_request(question.estimate_options)
+    warn_of_foreign(ctx)
     option_conflicts.warn_of_idle([option_conflicts.idle(ctx, own.keys() - ranked, layouts)])
 
 

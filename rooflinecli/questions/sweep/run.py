@@ -30,7 +30,7 @@ from rooflinecli.engine.serving_load import BEHIND, arrivals
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.price import overrides
 from rooflinecli.questions.conditions import condition
-from rooflinecli.questions.estimate.answer import choose_layouts, cost
+from rooflinecli.questions.estimate.answer import choose_layouts, cost, warn_of_foreign
 from rooflinecli.questions.estimate.answer_types import Cost
 from rooflinecli.questions.goodput.question import with_failures
 from rooflinecli.questions.sweep.axes import Axis, Space, space
@@ -387,7 +387,9 @@ def _idle(space: Space) -> Iterator[dict[str, str]]:
         sizes = dict.fromkeys(SIZES, 1.0) | sizes
     written = {a.name for a in (*space.structure, *space.sizes) if a.kind != "figure"} - option_conflicts.RANKING
     for choice in choices(space):
-        yield option_conflicts.idle(EstimateContext(replace(request_of(choice, space.phases), **sizes)), written)
+        ctx = EstimateContext(replace(request_of(choice, space.phases), **sizes))
+        warn_of_foreign(ctx)
+        yield option_conflicts.idle(ctx, written)
 
 
 def choices(space: Space) -> Iterator[Choice]:
