@@ -10,13 +10,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rooflinecli.core.derivation import Traced
+from rooflinecli.core.derivation_text import quantities
 from rooflinecli.core.lift import PLAIN
 from rooflinecli.core.lift import TracedLift as TracedInputs
 from rooflinecli.engine import evaluate as engine
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.questions.estimate.answer import estimate
-from rooflinecli.questions.estimate.explain import quantities
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model

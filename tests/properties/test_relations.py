@@ -17,7 +17,7 @@ from rooflinecli.engine import legality
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer
 from rooflinecli.engine.phase_answer import PhaseAnswer
-from rooflinecli.formulas.grouped_gemm import CROWD
+from rooflinecli.formulas.grouped_gemm import CROWDED_FROM
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
@@ -140,7 +140,7 @@ def test_a_larger_batch_takes_longer_and_yields_more(q: Question, factor: float)
     small, large = ask(q), ask(q, batch=q[0].batch * factor)
     no_slower(small, large)
     # runs with CROWDED_FROM sequences and more use experts less well (formulas/grouped_gemm.crowded): a batch past that line may yield less
-    if not (q[0].model.layers[-1].feedforward.n_experts and q[0].batch < CROWD <= q[0].batch * factor):
+    if not (q[0].model.layers[-1].feedforward.n_experts and q[0].batch < CROWDED_FROM <= q[0].batch * factor):
         assert small.tokens_per_s <= large.tokens_per_s * (1 + SLACK)
     assert small.memory.total_bytes <= large.memory.total_bytes
 

@@ -102,7 +102,9 @@ training = st.fixed_dictionaries(
     },
 )
 thorough = settings(
-    max_examples=examples(60) // (1 if os.environ.get("CI") else 2), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(60) // (1 if os.environ.get("CI") else 2),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
 

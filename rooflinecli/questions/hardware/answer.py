@@ -245,7 +245,7 @@ def _totals(spec: HardwareSpec, level: Level, devices: int) -> System:
     link, shape = level.bandwidth.si, level.shape
     if shape and math.prod(shape) != devices:
         shape = list(slice_shape(devices, level.axes or len(shape)) or (devices,))
-    rings = bool(shape) and DIRECTIONS[level.wrap](max(shape), 1, max(shape), devices) > 1
+    rings = DIRECTIONS[level.wrap](max(shape), 1, max(shape), devices) > 1 if shape else False
     bisection = torus_bisection(tuple(shape), link, rings) if shape else switch_bisection(devices, link)
     return System(
         level=level.name, devices=devices, hosts=math.ceil(devices / spec.devices_per_host.si) if spec.devices_per_host else None, dtype=dtype,
