@@ -356,3 +356,32 @@ def test_a_fine_tuning_of_nemo_names_the_conversion_before_it_and_trains(tmp_pat
     text = "run: {convert_name: convert_nemo}\ntrainer: {devices: 8, num_nodes: 2, precision: bf16}\nmodel: {tensor_model_parallel_size: 8, pipeline_model_parallel_size: 2, global_batch_size: 128, micro_batch_size: 1, optim: {name: fused_adam}, data: {train_ds: {global_batch_size: '${fine_tuning.model.global_batch_size}'}, test_ds: {global_batch_size: 7}}}\n"
     found, _ = options_of(text, tmp_path, "squad.yaml", model="mixtral-8x7b")
     assert [found[key] for key in ("n", "tp", "pp", "dp", "batch")] == [16, 8, 2, 1, 128]
+
+
+def test_the_benchmark_of_colossalai_has_the_defaults_of_its_script(tmp_path):
+    found, _ = options_of("colossalai run --nproc_per_node 8 --hostfile h benchmark.py -g -x -b 16\n", tmp_path)
+    wanted = {
+        "n": 8,
+        "model": "llama-2-7b",
+        "micro-batch": 16,
+        "batch": 128,
+        "seq": 4096,
+        "zero": 3,
+        "recompute": "full",
+    }
+    assert {key: found.get(key) for key in wanted} == wanted
+    assert options_of("colossalai run --nproc_per_node 8 benchmark.py -c 70b\n", tmp_path)[0]["model"] == "llama-2-70b"
+
+
+def test_levanter_names_its_model_or_its_sizes(tmp_path):
+    text = "model_name_or_path: NousResearch/Llama-2-7b-hf\ntrainer: {mp: 'p=f32,c=bfloat16', num_train_steps: 9, train_batch_size: 128, wandb: {tags: [lora]}}\n"
+    found, _ = options_of(text, tmp_path, "alpaca.yaml", n=8)
+    assert [found[key] for key in ("model", "batch", "seq", "recipe")] == ["Llama-2-7b-hf", 128, 2048, "lora"]
+    text = "initialize_from_hf: false\nmodel: {type: llama, hidden_dim: 4096, intermediate_dim: 11008, num_layers: 32, num_heads: 32, seq_len: 2048}\ntrainer: {train_batch_size: 64}\n"
+    assert load_model(options_of(text, tmp_path, "sft.yaml", n=8)[0]["model"]).d_model == 4096
+
+
+def test_torchforge_states_how_many_processes_it_starts(tmp_path):
+    text = "model_name: meta-llama/Llama-3.1-8B\nmodel: {name: llama3, flavor: 8B}\nprocesses: {procs: 8, with_gpus: true}\ntraining: {local_batch_size: 2, seq_len: 2048}\nparallelism: {data_parallel_shard_degree: -1, tensor_parallel_degree: 2}\n"
+    found, _ = options_of(text, tmp_path, "sft.yaml")
+    assert [found[key] for key in ("n", "tp", "dp", "batch")] == [8, 2, 4, 8]

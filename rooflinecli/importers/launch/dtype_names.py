@@ -34,7 +34,7 @@ def checkpoint(launch: Launch, written: object, flag: str) -> None:
     if written in (True, "True"):  # the flag is the last word, or another flag follows
         launch.missing.setdefault("model", f"{flag} has no value")
         return
-    if written is None:
+    if written is None or str(written) in ("False", "false"):  # a switch between a checkpoint and none
         return
     if _PLACEHOLDER.fullmatch(str(written)):
         launch.missing["model"] = f"{flag} {written} is a placeholder"

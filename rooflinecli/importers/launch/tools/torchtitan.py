@@ -69,7 +69,8 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
     shard = args.whole(launch, *_names("data_parallel_shard_degree"), "training.data_parallel_degree")
     copies = args.whole(launch, *_names("data_parallel_replicate_degree"))
     copies, shard = copies or 1, -1 if shard is None else shard
-    training_common.layout(launch, None, dp=None if shard == -1 else copies * shard, **sizes)
+    devices = args.whole(launch, "processes.procs")  # of torchforge
+    training_common.layout(launch, devices, dp=None if shard == -1 else copies * shard, **sizes)
     launch.options["zero"] = 0
     if shard != 1 or (copies == 1 and (sizes["cp"] or 1) > 1):
         kept = str(args.pop("parallelism.fsdp_reshard_after_forward")).lower() == "never"
