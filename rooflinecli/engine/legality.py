@@ -58,7 +58,7 @@ def layout_fields(request: Request, phase: str) -> dict[str, Any]:
 
 def stage_count(request: Request) -> Number | None:
     """Pipeline stages as given, or as many as --layers-per-stage names."""
-    if request.stages is None or request.stages in ENDS:
+    if request.pp is not None or request.stages is None or request.stages in ENDS:
         return request.pp
     return float(str(request.stages).count(",") + 1)
 
@@ -87,10 +87,6 @@ def _layers_per_stage(request: Request, written: str) -> tuple[float, ...]:
         raise UsageError(
             f"--layers-per-stage {written} adds up to {sum(counts):g}, but {request.model.name} has {layers} layers",
             "stages",
-        )
-    if request.pp is not None and len(counts) != int(request.pp):
-        raise UsageError(
-            f"--layers-per-stage names {len(counts)} stages and --pp {int(request.pp)}; make them agree", "stages"
         )
     return counts
 
@@ -212,7 +208,7 @@ def _widest_group(layout: Layout, phase: str) -> Number:
 
 _NAMES = {  # of the rules, besides those of the layout
     "MIN_CAPACITY": MIN_CAPACITY,
-    **{function.__name__: function for function in (any, float, isinstance, one, divides, within)},
+    **{function.__name__: function for function in (any, float, isinstance, len, one, divides, within)},
     "num": num,
     "most_zero_of": most_zero,
     "widest_group": _widest_group,

@@ -362,9 +362,8 @@ def _layers_and_ends(m: Microbatch) -> Number:
         layer = schedule.stage_time(float(len(m.ledger.mtp_block)), layers, t_inner, t_head)
         factor = schedule.predicting_factor(depth, layer, t_inner + t_stem + t_head)
         mean, times = mean * factor, [charged * factor for charged in times]
-    for (costs, _, gradients), charged, least in zip(
-        parts, times, pipeline.min_stage_shares(layout, layers), strict=True
-    ):
+    least_shares = pipeline.min_stage_shares(layout, layers, t_inner, t_stem, t_head)
+    for (costs, _, gradients), charged, least in zip(parts, times, least_shares, strict=True):
         m.costs.merge(costs, charged, least)
         m.weight_gradients = m.weight_gradients + gradients * charged
     return mean

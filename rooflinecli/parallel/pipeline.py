@@ -5,7 +5,7 @@ A schedule is one file of schedules/: the bubble of a step, micro-batches in fli
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rooflinecli.core import num
@@ -57,13 +57,27 @@ def share(layout: Layout, layers: Number) -> Number:
     return layers_on_fullest_stage(layout, layers) / layers
 
 
-def min_stage_shares(layout: Layout, layers: Number) -> tuple[Number, Number, Number]:
-    """Least fractions of all layers, embedding and head on the slowest stage, whatever their times: for its floor."""
+def min_stage_shares(layout: Layout, layers: Number, layers_time: Number, stem: Number, head: Number) -> tuple[Number, Number, Number]:  # fmt: skip
+    """Fractions of all layers, embedding and head for the floor of a step: those of the slowest stage whose layers are given, else the least
+    that the slowest stage has, whatever their times."""
     single = num.where(layout.pp > 1, 0.0, 1.0)
-    if layout.stages is not None:
-        return share(layout, layers), single, single
-    even = 1.0 / layout.pp  # of the mean stage; the head's, where no other split is made
-    return even, single, num.where(constraints.divides(layout.pp, layers), 1.0, even)
+    if layout.stages is None:
+        even = 1.0 / layout.pp  # of the mean stage; the head's, where no other split is made
+        return even, single, num.where(constraints.divides(layout.pp, layers), 1.0, even)
+    found, slowest_time = (single, single, single), num.value(0.0 * layers_time)
+    for count, *ends, time in _stages(layout.stages, layers, layers_time, stem, head):
+        later = num.value(time) >= slowest_time
+        found = tuple(num.where(later, one, other) for one, other in zip((count / layers, *ends), found, strict=True))
+        slowest_time = num.where(later, num.value(time), slowest_time)
+    return found
+
+
+def _stages(stages: tuple[float, ...], layers: Number, layers_time: Number, stem: Number, head: Number) -> Iterator[tuple[Number, Number, Number, Number]]:  # fmt: skip
+    """Of each stage whose layers are given: its layers, whether it has the embedding and the head (1 or 0), and its time."""
+    for i, count in enumerate(stages):
+        first, last = float(i == 0), float(i == len(stages) - 1)
+        ends = (stem if first else 0.0) + (head if last else 0.0)
+        yield count, first, last, schedule.stage_time(count, layers, layers_time, ends)
 
 
 def slowest(layout: Layout, layers: Number, layers_time: Number, stem: Number, head: Number) -> Number:
@@ -75,9 +89,8 @@ def slowest(layout: Layout, layers: Number, layers_time: Number, stem: Number, h
         best = _best_split(layout, layers, layers_time, stem, head)
         return num.where(constraints.divides(layout.pp, layers), even, best)
     time: Number = 0.0
-    for i, count in enumerate(layout.stages):
-        ends = (stem if i == 0 else 0.0) + (head if i == len(layout.stages) - 1 else 0.0)
-        time = schedule.slowest_stage(time, schedule.stage_time(count, layers, layers_time, ends))
+    for *_, each in _stages(layout.stages, layers, layers_time, stem, head):
+        time = schedule.slowest_stage(time, each)
     return time
 
 

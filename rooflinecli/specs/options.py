@@ -309,7 +309,7 @@ class Lengths(Group):
     output: OptNumber = field("length", "Output tokens.", default=None, panel=LOAD, phase="serve", least=0, former=("osl", "output-len", "random-output-len"))
     seq_len: OptNumber = field("length", "Training sequence length; 4k is 4096.", default=None, panel=LOAD, phase="train", fills="seq", former=("seq", "seq-length"), name="seq")
     doc_lengths: OptText = field("list", "Lengths of documents packed into a training sequence, equally common (2k, or 512,2k,8k); attention is masked between them.", default=None, panel=LOAD, phase="train", fills="lengths", former=("lengths",), name="lengths")
-    tokens: OptNumber = field("amount", "Tokens of the whole training run, for its time and cost.", default=None, panel=LOAD, phase="train", former=("train-tokens",))
+    tokens: OptNumber = field("amount", "Tokens of the whole training run, for its time and cost.", default=None, least=1, panel=LOAD, phase="train", former=("train-tokens",))
 
 
 class Money(Group):

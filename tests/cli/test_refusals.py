@@ -33,6 +33,16 @@ BASE = ("llama-3-8b", "--hw", "h100")
             ("estimate", *BASE, "-n", "8", "--phase", "train", "--recompute", "full", "--offload", "activations:33"),
             "--offload activations:33: Llama 3 8B has 32 layers",
         ),
+        (
+            ("estimate", *BASE, "-n", "8", "--phase", "train", "--recompute", "full", "--recompute-num-layers", "33"),
+            "--recompute-num-layers 33: Llama 3 8B has 32 layers; give at most as many",
+        ),
+        (("estimate", *BASE, "-n", "8", "--phase", "train", "--tokens", "0"), "--tokens 0: must be at least 1"),
+        (
+            ("estimate", *BASE, "-n", "8", "--pp", "4", "--layers-per-stage", "20,12"),
+            "--layers-per-stage names 2 stages and --pp 4; make them agree",
+        ),
+        (("goodput", "-n", "16", "--checkpoint", "30 s", "--elastic", "17"), "--elastic 17: more replicas than the 16"),
     ],
 )
 def test_a_refusal_names_its_option_in_plain_words(args: tuple[str, ...], said: str) -> None:

@@ -6,6 +6,11 @@ import pytest
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.engine import build_request, legality
+from rooflinecli.questions.estimate.answer import estimate
+
+
+def trained(**more):
+    return estimate(request(phase="train", **more)).phases["train"]
 
 
 def request(**more):
@@ -45,7 +50,6 @@ def test_layers_per_stage(written, pp, counts):
     [
         ("10,11,12", None, "adds up to 33, but"),
         ("-1,33", None, "adds up to 32, but"),
-        ("10,11,11", 2, "names 3 stages and --pp 2"),
         ("ten,22", None, "expected whole numbers"),
         ("embedding", 2, "counts 33 layers and ends"),
         ("embedding", 1, "a --pp of at least 2"),
@@ -79,3 +83,21 @@ def test_modules_are_a_list():
 def test_what_the_sizes_multiply_to():
     assert legality.product_of_explicit_sizes(request()) == (1, "")
     assert legality.product_of_explicit_sizes(request(tp=4, cp=3, dp=2, ep=2)) == (24, "--tp 4 --dp 2 --cp 3")
+
+
+@pytest.mark.parametrize("stages", ["16,16", "20,12"])
+def test_a_chosen_layout_has_the_stages_whose_layers_are_given(stages):
+    assert trained(n=8, stages=stages).layout.pp == 2
+
+
+def test_stages_that_are_given_as_they_would_be_split_have_the_same_floor():
+    sizes = {"n": 8, "pp": 2, "dp": 4, "virtual_stages": 1, "micro_batch": 2, "zero": 1, "recompute": "none"}
+    given, split = (trained(**sizes, **more) for more in ({"stages": "16,16"}, {}))
+    assert given.floor_s == pytest.approx(split.floor_s, rel=1e-12)
+    assert given.time_s == pytest.approx(split.time_s, rel=1e-12)
+
+
+def test_gpipe_of_one_stage_accumulates_gradients():
+    sizes = {"n": 8, "dp": 8, "tp": 1, "pp": 1, "micro_batch": 2, "zero": 2, "recompute": "none"}
+    held = [trained(**sizes, **more).memory.total_bytes for more in ({"schedule": "gpipe"}, {})]
+    assert held[0] == held[1]

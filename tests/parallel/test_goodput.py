@@ -134,6 +134,8 @@ def test_options_that_contradict() -> None:
         TrainingGoodput(n=8, checkpoint=30.0, mtbf=1e6, log="x").check()
     with pytest.raises(UsageError, match="require --spares"):
         TrainingGoodput(n=8, checkpoint=30.0, repair=1e4).check()
+    with pytest.raises(Infeasible, match="no progress"):  # a thousandth of the time and less is none
+        TrainingGoodput(n=16384, checkpoint=3 * 86400.0).answer()
     with pytest.raises(Infeasible, match="no progress"):
         TrainingGoodput(n=1e30, checkpoint=30.0).answer()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rooflinecli.core import num
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import memory
 from rooflinecli.parallel.schedules.one_f_one_b import bubble, needs, sends
@@ -11,6 +12,6 @@ __all__ = ["bubble", "in_flight", "needs", "sends"]
 
 
 def in_flight(layout: Layout, microbatches: Number) -> tuple[Number, Number]:
-    """Microbatches whose activations the first and the last stage hold: all of them."""
-    count = memory.in_flight_gpipe(microbatches, layout.pp)
+    """Microbatches whose activations the first and the last stage hold: all of them; one without a pipeline, which accumulates gradients."""
+    count = num.where(layout.pp > 1, memory.in_flight_gpipe(microbatches, layout.pp), 1.0)
     return count, count

@@ -34,6 +34,7 @@ STATE = 14.0  # bytes per parameter: 2 working, 4 master, 8 moments
 # Llama 3 report, section 3.3.1, 2 TB/s sustained for 16,384 GPUs; and what a host takes from eight devices (hardware/defaults/gpu.yaml)
 STORAGE = {"local": 3e9, "peer": 25e9, "remote": 2e12 / 16384}
 SNAPSHOT = 20e9
+NO_PROGRESS = 1000.0  # times as long as without failures
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -115,6 +116,8 @@ class TrainingGoodput(Question[Quantities]):
         fleet = mtbf / n
         try:
             way, used, slow = outcome(fleet)
+            if not num.value(slow) < NO_PROGRESS:
+                raise OverflowError
         except OverflowError:
             back = self._back(lift, fleet, logged)
             save = self._ways(lift, size, back)[0].save

@@ -424,7 +424,7 @@ class ChipPlan:
         )  # fmt: skip
 
     def _none(self, reason: str, nearest: DeviceCountResult | None = None) -> PlannedChip:
-        if nearest is None or nearest.best.estimate is None:
+        if nearest is None or nearest.best.estimate is None or not nearest.goodput:
             return PlannedChip(
                 chip=self.name, hardware=self.request.hardware.name, feasible=False, infeasible_reason=reason
             )
@@ -435,11 +435,11 @@ class ChipPlan:
     def _too_slow(self) -> PlannedChip:
         if not self.tried and self.guesses:
             self.at(min(self.guesses, key=lambda n: self.guesses[n].at_bound(RUN, self.asked.bound)))
-        able = [t for t in self.tried.values() if t.best.estimate is not None]
+        fitting = [t for t in self.tried.values() if t.best.estimate is not None]
+        able = [t for t in fitting if t.goodput]
         if not able:
-            return self._none(
-                f"no layout fits on any count tried, up to {plural(max(self.tried, default=0), 'device')}"
-            )
+            why = "failures and preemptions leave no progress" if fitting else "no layout fits"
+            return self._none(f"{why} on any count tried, up to {plural(max(self.tried, default=0), 'device')}")
         best = min(able, key=lambda t: t.at_bound(RUN, self.asked.bound))
         took = duration(best.at_bound(RUN, self.asked.bound))
         most = "--batch" if self.asked.most is None and self.asked.plan.power is None else "-n or --power"
