@@ -10,7 +10,7 @@ from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rooflinecli.questions.fleet.answer import links, pack, taken
+from rooflinecli.questions.fleet.answer import chained_parts, devices_taken, pack
 from rooflinecli.questions.fleet.assignment import AllocationProgram, InstanceOption, ServiceDemand, pareto_optimal
 
 SLACK = 1e-9
@@ -47,7 +47,7 @@ def lightest(asked: AllocationProgram, factors: list[float]) -> float | None:
 
 
 @st.composite
-def programmes(draw: st.DrawFn) -> AllocationProgram:
+def programs(draw: st.DrawFn) -> AllocationProgram:
     groups = draw(st.integers(1, 3))
     most = 6 if groups < 3 else 3
     devices = tuple(draw(st.integers(1, most)) for _ in range(groups))
@@ -64,7 +64,7 @@ def programmes(draw: st.DrawFn) -> AllocationProgram:
 
 
 @settings(max_examples=examples(150), deadline=None)
-@given(programmes())
+@given(programs())
 def test_the_lightest_is_that_of_trying_everything(asked: AllocationProgram) -> None:
     found, least = asked.solve(), lightest(asked, [1.0] * len(asked.demands))
     assert (found is None) == (least is None)
@@ -77,7 +77,7 @@ def test_the_lightest_is_that_of_trying_everything(asked: AllocationProgram) -> 
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(programmes())
+@given(programs())
 def test_growth_is_as_far_as_anything_fits(asked: AllocationProgram) -> None:
     growth, models = asked.growth(), len(asked.demands)
     if growth > 0:
@@ -86,7 +86,7 @@ def test_growth_is_as_far_as_anything_fits(asked: AllocationProgram) -> None:
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(programmes())
+@given(programs())
 def test_a_model_grows_by_itself_as_far_as_the_others_leave_it(drawn: AllocationProgram) -> None:
     asked = replace(drawn, whole=False)
     for place, growth in enumerate(asked.growth_alone()):
@@ -100,7 +100,7 @@ def test_a_model_grows_by_itself_as_far_as_the_others_leave_it(drawn: Allocation
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(programmes())
+@given(programs())
 def test_devices_that_would_be_enough(drawn: AllocationProgram) -> None:
     asked = replace(drawn, whole=False, weights=(0.0,) * len(drawn.devices))
     for group in range(len(asked.devices)):
@@ -114,7 +114,7 @@ def test_devices_that_would_be_enough(drawn: AllocationProgram) -> None:
 
 
 @settings(max_examples=examples(80), deadline=None)
-@given(programmes())
+@given(programs())
 def test_lots_give_an_assignment_and_a_bound_around_the_lightest(asked: AllocationProgram) -> None:
     coarse, least = replace(asked, work=8.0).solve(), lightest(asked, [1.0] * len(asked.demands))
     if coarse is not None:
@@ -141,16 +141,16 @@ def test_of_equal_bundles_the_one_on_fewer_groups_then_on_fewer_of_the_first_is_
 
 @given(st.integers(1, 200), st.integers(1, 128))
 def test_an_instance_takes_a_part_that_divides_its_domain(size: int, domain: int) -> None:
-    for chain in (False, True):
-        part = taken(size, domain, chain)
+    by_divisors, by_chain = (devices_taken(size, domain, rounding) for rounding in ("divisors", "chain"))
+    for part in (by_divisors, by_chain):
         assert part >= size and (part % domain == 0 if size > domain else domain % part == 0)
-        assert taken(size, domain, True) >= taken(size, domain, False)
-    assert all(b % a == 0 for a, b in itertools.pairwise(links(domain))) and links(domain)[-1] == domain
+    assert by_chain >= by_divisors and devices_taken(size, domain, "none") == size
+    assert all(b % a == 0 for a, b in itertools.pairwise(chained_parts(domain))) and chained_parts(domain)[-1] == domain
 
 
 @given(st.data(), st.sampled_from([4, 6, 8, 12, 72]), st.integers(1, 200))
 def test_any_mix_of_a_chain_that_is_not_too_many_goes_in(data: st.DataObject, domain: int, devices: int) -> None:
-    parts = [p for p in [*links(domain), 2 * domain] if p <= devices]
+    parts = [p for p in [*chained_parts(domain), 2 * domain] if p <= devices]
     left, mix = devices, []
     for part in sorted(data.draw(st.lists(st.sampled_from(parts), unique=True)), reverse=True):
         if part >= domain:

@@ -83,7 +83,7 @@ def _fastest_by_size(grid: instances.InstanceGrid, rates: np.ndarray) -> list[In
     return found
 
 
-def taken(size: int, domain: int, rounding: str) -> int:
+def devices_taken(size: int, domain: int, rounding: str) -> int:
     """Devices that an instance of `size` takes: its own, or with what it leaves idle of a fast domain.
 
     rounding: none; divisors: a part that divides the domain, or whole domains; chain: only parts of which each divides
@@ -93,10 +93,10 @@ def taken(size: int, domain: int, rounding: str) -> int:
         return size
     if size > domain:
         return math.ceil(size / domain) * domain
-    return min(part for part in (links(domain) if rounding == "chain" else divisors(domain)) if part >= size)
+    return min(part for part in (chained_parts(domain) if rounding == "chain" else divisors(domain)) if part >= size)
 
 
-def links(domain: int) -> list[int]:
+def chained_parts(domain: int) -> list[int]:
     """Parts of a domain, each a divisor of the next: by its smallest primes first, 1, 2, 4, 8, 24, 72."""
     found = [1]
     while found[-1] < domain:
@@ -136,7 +136,7 @@ def pack(parts: Iterable[tuple[int, int]], devices: int, domain: int) -> bool:
 
 @dataclass(frozen=True)
 class Placement:
-    """The program of a question; `rounding` as in `taken`."""
+    """The program of a question; `rounding` as in `devices_taken`."""
 
     question: Fleet
     found: dict[tuple[str, str], InstanceOptions]
@@ -156,7 +156,7 @@ class Placement:
         there = self.found.get((service.name, group.name))
         if there is None:
             return []
-        sizes = [(taken(one.devices, there.domain, self.rounding), one) for one in there.found]
+        sizes = [(devices_taken(one.devices, there.domain, self.rounding), one) for one in there.found]
         return [
             (InstanceOption(size, float(one.rate.at(self.question.bound, less=False))), one)
             for size, one in sizes
@@ -191,8 +191,8 @@ class Placement:
     def fits_in_domains(self, given: Assignment) -> bool:
         """Whether the instances go whole into every group's domains."""
         for k, group in enumerate(self.question.groups):
-            taken_ = [(s, row[k]) for s, row in zip(self.able, given.devices, strict=True) if row[k]]
-            parts = [(o.size, count) for o, _, count in (self.chosen(s, group, n) for s, n in taken_)]
+            placed = [(s, row[k]) for s, row in zip(self.able, given.devices, strict=True) if row[k]]
+            parts = [(o.size, count) for o, _, count in (self.chosen(s, group, n) for s, n in placed)]
             if not pack(parts, group.devices, self.domain(group)):
                 return False
         return True
