@@ -81,6 +81,8 @@ COST = {  # phase -> the price of its tokens
 AT_QPS = "usd_per_million_tokens_at_qps"  # of the requests that come, not of those that the instances could carry
 BLENDED = "usd_per_million_tokens"  # of input and output: in proportion to what a request costs
 
+OBJECTIVES: dict[str, dict[str, str]] = _TABLES["objectives"]  # of training and of serving: short name -> path
+COMPARED: dict[str, list[str]] = _TABLES["compared"]
 FORMER: dict[str, str] = _TABLES["former"]  # names of earlier schema versions -> those of today
 
 

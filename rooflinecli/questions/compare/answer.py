@@ -20,23 +20,11 @@ from rooflinecli.questions.search.search_request import estimate_command, merge_
 from rooflinecli.questions.sensitivity.answer_types import Tornado
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.options import OPTIONS
-from rooflinecli.specs.quantities import COST, higher_is_better, scales_with_time, unit_of
+from rooflinecli.specs.quantities import COMPARED, higher_is_better, scales_with_time, unit_of
 from rooflinecli.specs.request import BOUNDS
 
 RANK = "decode.time_s"
 _LIMITED = {"ttft": "prefill", "itl": "decode"}
-_SHOWN = {
-    "prefill": ("prefill.time_s",),
-    "decode": ("decode.time_s", "decode.tokens_per_s", f"cost.{COST['decode']}"),
-    "train": (
-        "train.time_s",
-        "train.tokens_per_s",
-        "train.mfu",
-        f"cost.{COST['train']}",
-        "train.run_s",
-        "cost.training_usd",
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -191,7 +179,7 @@ def _row(entry: ChipResult, rank: str, spec: HardwareSpec, bound: str) -> Compar
     price, plan = result.cost.usd_per_device_hour, result.layout
     first = next(iter(result.phases.values()))
     ranked = result.phases.get(value.phase or phase_of(rank), first) if value else first
-    names = [q for phase in result.phases for q in _SHOWN[phase]]
+    names = [q for phase in result.phases for q in COMPARED[phase]]
     return ComparedChip(
         chip=entry.name, name=spec.name, feasible=result.feasible and not entry.why, infeasible_reason=entry.why,
         layout={size: getattr(plan, size) for size in ("devices", "tp", "pp", "dp")}, value=value.expected if value else None,

@@ -15,31 +15,8 @@ from rooflinecli.simulate.slo import limits
 from rooflinecli.specs.layout import OPEN, OpenValues
 from rooflinecli.specs.options import LAYOUT, OPTIONS
 from rooflinecli.specs.prices import hourly
-from rooflinecli.specs.quantities import BLENDED, COST, canonical, higher_is_better
+from rooflinecli.specs.quantities import OBJECTIVES, canonical, higher_is_better
 from rooflinecli.specs.request import Request
-
-TRAIN = {
-    "throughput": "train.tokens_per_s",
-    "latency": "train.time_s",
-    "time": "train.time_s",
-    "cost": f"cost.{COST['train']}",
-    "energy": "train.joules_per_token",
-    "tokens-per-joule": "train.tokens_per_joule",
-    "carbon": "train.grams_co2e_per_million_tokens",
-    "memory": "train.memory.total_bytes",
-    "devices": "layout.devices",
-}
-SERVE = {
-    "throughput": "serve.tokens_per_s_per_device",
-    "latency": "serve.itl_s",
-    "cost": f"serve.{BLENDED}",
-    "energy": "serve.joules_per_token",
-    "tokens-per-joule": "serve.tokens_per_joule",
-    "carbon": "serve.grams_co2e_per_million_tokens",
-    "devices": "serve.devices",
-    "ttft": "serve.ttft_s",
-    "itl": "serve.itl_s",
-}
 
 
 @dataclass(frozen=True)
@@ -59,7 +36,7 @@ def objective(name: str, phases: tuple[str, ...]) -> Objective:
     """`throughput`, `tokens_per_s`, `train.memory.total_bytes`, ... Raises UsageError for a name that cannot be one."""
     name = name.strip().removeprefix("phases.")
     alone = "train" in phases
-    known = TRAIN if alone else SERVE
+    known = OBJECTIVES["train" if alone else "serve"]
     quantity = known.get(name, name if "." in name else f"{'train' if alone else 'serve'}.{name}")
     if not name:
         raise UsageError(
