@@ -106,6 +106,12 @@ class Picture:
     curves: bool = False
     boxes: dict[str, list[tuple[float, float, float, float]]] = field(default_factory=dict)
 
+    def points(self) -> list[tuple[float, float]]:
+        """The points of all series, and the corners of boxes."""
+        boxes = (box for found in self.boxes.values() for box in found)
+        corners = (p for left, right, low, high in boxes for p in ((left, low), (right, high)))
+        return [*(p for points in self.series.values() for p in points), *corners]
+
 
 @dataclass(frozen=True)
 class Note:

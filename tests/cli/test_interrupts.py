@@ -30,7 +30,7 @@ def test_a_plan_keeps_the_chips_that_it_has(monkeypatch: pytest.MonkeyPatch) -> 
     ran = run_cli(*PLAN, "--hw", "h100,b200", "--format", "json")
     assert ran.code == 130 and json.loads(ran.out)["interrupted"] is True
     ran = run_cli(*PLAN, "--hw", "b200")
-    assert ran.code == 130 and "nothing was kept" in ran.err and not ran.out
+    assert ran.code == 130 and "nothing was kept; --resume FOLDER keeps" in ran.err and not ran.out
 
 
 def test_validate_keeps_the_tables_before(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,3 +107,23 @@ def test_an_rl_step_that_does_not_fit_says_so_first_and_what_to_try() -> None:
     ran = run_cli("rl", "llama-3.3-70b", "--hw", "h100", "-n", "4", "--tp", "1", "--pp", "1", "--zero", "0")
     assert ran.code == 1 and "does not fit; it would take" in " ".join(ran.out.split("\n\n")[0].split())
     assert "--search: layouts that fit" in ran.out and "limits" in ran.out
+
+
+def test_a_bar_is_drawn_while_nothing_is_done_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work whose first part takes long shows that it is under way; nothing is drawn once it is closed."""
+    from rooflinecli.interfaces.cli.output import Progress
+
+    drawn = []
+    monkeypatch.setattr(Progress, "add", lambda bar, count: drawn.append((bar.unit, count)))
+    with Progress(3, "chips", after=-0.1) as quiet:
+        assert not quiet.visible
+    bar = Progress(3, "chips", after=-0.1)
+    bar.visible = True
+    with bar:
+        bar._first.join(5)
+    late = Progress(3, "layouts", after=60)
+    late.visible = True
+    with late:
+        pass
+    late._first.join(5)
+    assert drawn == [("chips", 0)] and not late._first.is_alive()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 from rooflinecli.core.errors import UsageError
 from rooflinecli.parallel import schedules
 from rooflinecli.questions.estimate.pipeline_timeline import timeline
+from rooflinecli.render.blocks import Picture
+from rooflinecli.render.report import charts
 from rooflinecli.specs.layout import Layout
 
 STEP = ("estimate", "llama-3-8b", "--hw", "h100", "-n", "8", "--pp", "4", "--phase", "train", "--batch", "16")
@@ -84,3 +87,18 @@ def test_memory_is_drawn_part_on_part_up_to_the_capacity():
 def test_what_has_no_drawing_says_so(more, says):
     ran = run_cli(*(STEP[:5] + STEP[7:] if "--pp" in more else STEP), *more, "--plot", "-", "--plot-kind", "pipeline")
     assert ran.code == 2 and says in ran.err
+
+
+def test_boxes_are_drawn_on_a_page_to_scale():
+    """Twelve devices above four: a box three times as high, from where the other ends, each named with its size."""
+    made = Picture(
+        "Devices", "1 h100", "devices", False, boxes={"chat": [(0.6, 1.4, 0, 4)], "unused": [(0.6, 1.4, 4, 16)]}
+    )
+    wide = charts.picture(made, "fleet").partition("</svg>")[0]
+    sizes = {
+        name: tuple(map(float, box))
+        for name, *box in re.findall(r'<title>(\w+: \d+)</title><rect [^>]*?y="([\d.]+)"[^>]*?height="([\d.]+)"', wide)
+    }
+    (low, small), (high, large) = sizes["chat: 4"], sizes["unused: 12"]
+    assert large == pytest.approx(3 * small, abs=0.3) and high + large == pytest.approx(low, abs=0.3)
+    assert made.points() == [(0.6, 0), (1.4, 4), (0.6, 4), (1.4, 16)]

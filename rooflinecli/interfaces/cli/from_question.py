@@ -246,6 +246,7 @@ def add(
                 f"the answers so far are in {folder}; the same command goes on from them"
                 if folder
                 else "nothing was kept"
+                + ("; --resume FOLDER keeps answers as they come" if hasattr(how, "resume") else "")
             )
             print_error(f"interrupted; {kept}")
             code = INTERRUPTED

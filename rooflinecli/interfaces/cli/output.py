@@ -6,6 +6,7 @@ import codecs
 import errno
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -89,13 +90,15 @@ def any_encoding() -> None:
 
 
 class Progress:
-    """`add` counts what is done, in `unit`s; rich draws the bar after `after` seconds, and it leaves no trace when closed."""
+    """`add` counts what is done, in `unit`s; rich draws the bar after `after` seconds, also while nothing is done yet, and it leaves no trace
+    when closed."""
 
     def __init__(self, total: int = 1, unit: str = "points", after: float = 1.0):
         self.total, self.unit, self.after = max(total, 1), unit, after
         self.done, self.start, self.drawn = 0, time.monotonic(), 0.0
         self.visible = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._bar: RichProgress | None = None
+        self._first = threading.Timer(after + 0.1, self.add, (0,))
 
     def advance(self, done: int, total: int) -> None:
         """Count what is done of a total that is known only now."""
@@ -134,10 +137,14 @@ class Progress:
         return bar
 
     def close(self) -> None:
+        self._first.cancel()
         if self._bar is not None:
             self._bar.stop()
 
     def __enter__(self) -> Progress:
+        if self.visible:
+            self._first.daemon = True
+            self._first.start()
         return self
 
     def __exit__(self, *error: object) -> None:

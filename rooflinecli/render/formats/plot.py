@@ -36,7 +36,7 @@ def check(target: str) -> None:
 
 def _curves(picture: Picture) -> dict[str, list[tuple[float, float]]]:
     """Roofs as dense lines across the range of the points."""
-    xs = [x for x, _ in _points(picture)]
+    xs = [x for x, _ in picture.points()]
     curves = {}
     for name, (peak, bandwidth) in picture.roofs.items():
         low, high = min([*xs, peak / bandwidth]) / 2, max([*xs, peak / bandwidth]) * 2
@@ -46,14 +46,6 @@ def _curves(picture: Picture) -> dict[str, list[tuple[float, float]]]:
         low, high = min(xs), max(xs)
         curves[name] = [(low + (high - low) * i / 200, y) for i in range(201)]
     return curves
-
-
-def _points(picture: Picture) -> list[tuple[float, float]]:
-    """The points of all series, and the corners of boxes."""
-    corners = (
-        p for boxes in picture.boxes.values() for left, right, low, high in boxes for p in ((left, low), (right, high))
-    )
-    return [*(p for points in picture.series.values() for p in points), *corners]
 
 
 class _Scale:
@@ -77,7 +69,7 @@ class _Scale:
 def text(picture: Picture) -> str:
     """The picture in characters, with a legend."""
     curves = _curves(picture)
-    points = [*_points(picture), *(p for line in curves.values() for p in line)]
+    points = [*picture.points(), *(p for line in curves.values() for p in line)]
     up = _Scale([y for _, y in points], HEIGHT, picture.log or picture.log_up)
     top, bottom = (f"{end:.{0 if picture.boxes else 3}{'f' if picture.boxes else 'g'}}" for end in (up.high, up.low))
     pad = max(len(top), len(bottom))

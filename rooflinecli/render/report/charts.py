@@ -269,13 +269,13 @@ def picture(drawn: Picture, ident: str) -> EscapedHtml:
         f"{name}: " + ", ".join(f"{x:.3g} {y:.3g}" for x, y in line[:12]) for name, line in drawn.series.items()
     )
     charts = [_plotted(kind, drawn, ident).svg(drawn.title, words, ident) for kind in SIZES]
-    keys = [_key(f"mark s{i % 8 + 1}", name) for i, name in enumerate(drawn.series) if name]
+    keys = [_key(f"mark s{i % 8 + 1}", name) for i, name in enumerate(drawn.series or drawn.boxes) if name]
     dashed = [tag("li", f"dashed: {name}") for name in drawn.limits]
     return join(charts, tag("ul", keys, dashed, class_="legend"))
 
 
 def _plotted(kind: str, drawn: Picture, ident: str) -> Chart:
-    points = [point for line in drawn.series.values() for point in line]
+    points = drawn.points()
     xs = [*(x for x, _ in points), *(peak / bandwidth for peak, bandwidth in drawn.roofs.values())]
     ys = [*(y for _, y in points), *drawn.limits.values(), *(peak for peak, _ in drawn.roofs.values())]
     ys += [min(xs) / 1.3 * bandwidth for _, bandwidth in drawn.roofs.values()]
@@ -290,6 +290,11 @@ def _plotted(kind: str, drawn: Picture, ident: str) -> Chart:
     for name, y in drawn.limits.items():
         chart.line([(chart.x.low, y), (chart.x.high, y)], "floorline")
         chart.name_line(chart.left, y, name, "roofname")
+    for i, (name, boxes) in enumerate(drawn.boxes.items()):
+        for left, right, low, high in boxes:
+            x, y, end, base = (round(v, 1) for v in (chart.x(left), chart.y(high), chart.x(right), chart.y(low)))
+            box = tag("rect", x=x, y=y, width=round(end - x, 1), height=round(base - y, 1), class_=f"mark s{i % 8 + 1}")
+            chart.put("g", tag("title", f"{name}: {high - low:g}"), box)
     for i, (name, line) in enumerate(drawn.series.items()):
         if drawn.curves:
             chart.line(line, f"curve s{i % 8 + 1}")

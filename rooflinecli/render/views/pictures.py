@@ -14,6 +14,7 @@ from rooflinecli.measure.aot import AotAnswer
 from rooflinecli.questions.compare.question import CompareAnswer
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.estimate.pipeline_timeline import KINDS, timeline
+from rooflinecli.questions.fleet.question import FleetAnswer
 from rooflinecli.questions.ops.answer import OpsAnswer
 from rooflinecli.questions.plan.question import ServingChip, ServingPlan, TrainingChip, TrainingPlan
 from rooflinecli.questions.report.answer import ServedLoad
@@ -31,7 +32,7 @@ _LIMIT = re.compile(r"(?:serve\.)?itl_s <= ([\d.e+-]+)")
 def pictures(answer: Record) -> list[Picture]:
     """Pictures of an answer, none for those that are no set of points."""
     found = _picture(answer)
-    return [found] if found is not None and any(found.series.values()) else []
+    return [found] if found is not None and found.points() else []
 
 
 def _picture(answer: Record) -> Picture | None:
@@ -74,6 +75,15 @@ def _picture(answer: Record) -> Picture | None:
             if isinstance(service, ServingChip) and service.usd_per_hour is not None:
                 made.series[service.hardware] = [(service.usd_per_hour, (service.numbers.itl_s or 0.0) * MS)]
         made.limits = _limits(s for name, s in answer.limits_s.items() if name.startswith("itl"))
+        return made
+    if isinstance(answer, FleetAnswer):
+        names = ", ".join(f"{i} {group.name}" for i, group in enumerate(answer.groups, 1))
+        made = Picture("Devices of each group by model", names, "devices", False)
+        for i, group in enumerate(answer.groups, 1):
+            low, served = 0.0, [(row.name, row.devices) for row in answer.rows if row.group == group.name]
+            for name, devices in (*served, ("unused", group.devices - group.used)):
+                made.boxes.setdefault(name, []).append((i - 0.4, i + 0.4, low, low + devices))
+                low += devices
         return made
     if isinstance(answer, SimulateAnswer):
         found = answer.simulate

@@ -35,6 +35,7 @@ const draw = async () => {
   if (asking) asking.abort();
   const mine = asking = new AbortController(), began = performance.now();
   answer.setAttribute("aria-busy", "true");
+  const late = setTimeout(() => { status.textContent = "Answering …"; }, 500);
   try {
     const got = await fetch(form.dataset.part + "?" + said, { signal: mine.signal });
     const html = await got.text(), open = [...answer.querySelectorAll("details[open]")].map((d) => d.dataset.quantity);
@@ -47,7 +48,7 @@ const draw = async () => {
     answer.removeAttribute("aria-busy");
   } catch (error) {
     if (error.name !== "AbortError") status.textContent = "The server does not answer.";
-  }
+  } finally { clearTimeout(late); }
 };
 
 const moved = (event) => {
