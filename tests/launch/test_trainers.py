@@ -385,3 +385,13 @@ def test_torchforge_states_how_many_processes_it_starts(tmp_path):
     text = "model_name: meta-llama/Llama-3.1-8B\nmodel: {name: llama3, flavor: 8B}\nprocesses: {procs: 8, with_gpus: true}\ntraining: {local_batch_size: 2, seq_len: 2048}\nparallelism: {data_parallel_shard_degree: -1, tensor_parallel_degree: 2}\n"
     found, _ = options_of(text, tmp_path, "sft.yaml")
     assert [found[key] for key in ("n", "tp", "dp", "batch")] == [8, 2, 4, 8]
+
+
+def test_swift_trains_one_sequence_at_once_where_it_names_no_number(tmp_path):
+    text = "NPROC_PER_NODE=4 swift sft --model Qwen/Qwen3-8B --gradient_accumulation_steps 16 --max_length 2048"
+    assert [options_of(text, tmp_path)[0][key] for key in ("micro-batch", "batch")] == [1, 64]
+
+
+def test_a_config_in_json_may_be_indented_by_tabs(tmp_path):
+    (tmp_path / "zero.json").write_text(STATED.replace(" ", "\n\t"))
+    assert options_of(OMNI, tmp_path)[0]["zero"] == 2

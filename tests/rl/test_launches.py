@@ -8,7 +8,7 @@ import pytest
 from conftest import run_cli
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.importers.launch import rl_configs
+from rooflinecli.importers.launch import locate, rl_configs
 from rooflinecli.importers.launch.rl_configs import emit
 from rooflinecli.questions.rl.question import Rl
 
@@ -307,3 +307,14 @@ def test_a_script_sourced_beside_an_unknown_folder_is_found_and_what_it_lacks_st
         found = options(str(path))
         assert (found["n"], found["rollout-devices"]) == (32, 16)
         assert str(found.get("pp")) == ("2" if sizes else "None")
+
+
+def test_a_config_of_hydra_is_found_in_the_folder_that_its_command_names(tmp_path):
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs/mine.yaml").write_text(
+        "defaults: [ppo_trainer, _self_]\nactor_rollout_ref: {model: {path: Qwen/Qwen3-8B}}\ndata: {train_batch_size: 64}\n"
+    )
+    path = tmp_path / "run.sh"
+    path.write_text("python3 -m verl.trainer.main_ppo --config-path configs --config-name mine\n")
+    tool, args = rl_configs.arguments(locate.open_text(str(path)))
+    assert (tool, args.first("data.train_batch_size")) == ("verl", 64)

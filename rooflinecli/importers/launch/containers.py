@@ -65,6 +65,7 @@ def documents(text: str, name: str, values: object = None) -> list[Any]:
     """
     if len(text) > LARGEST:
         raise DataError(f"{name}: longer than {LARGEST} characters; give the launch alone")
+    text = text.replace("\t", "  ") if text.lstrip()[:1] == "{" else text  # JSON, which may be indented by tabs
     text = _HELM_LINE.sub("", _LISTED.sub(lambda match: _of_values(match, values), _LOOP.sub(r"\1", text)))
     plain = in_yaml(_HELM.sub(lambda match: _filled(match, values), text))
     try:

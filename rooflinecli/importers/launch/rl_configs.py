@@ -144,11 +144,12 @@ def arguments(source: Source) -> tuple[str, LaunchArguments]:
             return tool, LaunchArguments.of_words([f"--script={words[script]}", *words[script + 1 :]])
         named = dict(word.partition("=")[::2] for word in words) | dict(pairwise(words))
         config = named.get("--config") or named.get("--config-name")
-        text = (source.sibling(config) or source.sibling(f"{config}.yaml")) if config else None
+        folder = named.get("--config-path", named.get("--config-dir", "."))
+        text = (source.sibling(config) or source.sibling(f"{folder}/{config}.yaml")) if config else None
         absent = [config] if config and text is None and config not in _OWN else []
         overrides = [match for word in words if (match := _OVERRIDE.fullmatch(word))]
         keys = (_config(text, source) if text else {}) | {m[1]: m[2].strip("'\"") for m in overrides}
-        if overrides and (tool := _tool(keys)):
+        if (overrides or text) and (tool := _tool(keys)):
             source.absent += absent or ([] if config or tool == "verl" else ["grpo_math_1B.yaml of NeMo RL"])
             ran = next((w for w in words if w.endswith(".py") or _VERL.fullmatch(w)), None)
             return tool, _switched_on(keys | ({"script": ran} if tool == "verl" else {}))
