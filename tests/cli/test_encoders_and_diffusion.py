@@ -107,6 +107,7 @@ def test_a_picture_keeps_to_80_columns_whatever_its_scale():
     picture = SimpleNamespace(
         series={"": [(0.0, 1.23e-5), (1.0, 4.56e5)]},
         roofs={},
+        boxes={},
         limits={},
         curves=False,
         log=False,

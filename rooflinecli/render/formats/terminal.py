@@ -38,7 +38,7 @@ def draw(page: Page, width: int, details: bool = False) -> str:
     over = sum(text.count("\n") + 2 for text in texts) - 1 - LINES if page.about and not details else 0
     spaced = len(texts) - max(over, 0)  # the last groups stand close where that keeps the screen
     ends = ["\n\n" if i < max(spaced, 3) else "\n" for i in range(1, len(texts))]
-    return "".join(text + end for text, end in zip(texts, [*ends, ""], strict=True))
+    return "".join(text + end for text, end in zip(texts, [*ends, ""], strict=False))
 
 
 def _lean(block: Table, width: int, moved: list[str]) -> Table:
