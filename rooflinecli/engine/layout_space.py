@@ -4,7 +4,7 @@ A search tries all of them as arrays, the choice of a layout a coarse part, from
 and to find a device count, a part so small that its layouts are sooner priced one by one than numpy is imported.
 
 What is legal is engine/legality's to say. Micro-batches are the divisors of a replica's share of the batch and the powers of
-two up to it where that is no whole number, expert groups the divisors of dp, virtual stages all that leave every chunk a layer, the embedding or the loss. ZeRO-3 shards over all
+two up to it where that is no whole number, expert groups the divisors of dp, virtual stages those of `virtual_stages`. ZeRO-3 shards over all
 replicas, or over those inside one or two fast domains (HSDP).
 """
 
@@ -207,14 +207,13 @@ def _sizes(
     ctx: EstimateContext, space: LayoutSpace, devices: int
 ) -> Iterator[tuple[tuple[int, int, int, int], tuple[list[float], ...]]]:
     """Every split of the devices into tp, pp, cp and dp; with each the expert groups, micro-batches and virtual stages that are tried."""
-    experts, stages = ctx.ledger.experts, ctx.ledger.n_layers + 2  # at most: embedding and loss count as layers
+    experts = ctx.ledger.experts
     coarse = isinstance(space, CoarseSpace)
     for split in _splits(ctx, space, devices):
         tp, pp, _, dp = split
         groups = [e for e in divisors(dp) if all(x % e == 0 for x in experts)] if experts else [1]
         sizes = micro_batch_sizes(ctx, dp)
-        most = max(stages // pp, 1)
-        chunks: Sequence[int] = range(1, most + 1)
+        chunks = virtual_stages(ctx, pp)
         if isinstance(space, CoarseSpace) and space.few:
             inside = [e for e in groups if e * tp <= scale_up_domain(ctx)]
             groups = sorted({1, max(inside, default=1), groups[-1]})
@@ -227,10 +226,19 @@ def _sizes(
             octaves = _one_per_octave(sizes, max(COARSE_MICRO_BATCH, int(SHORT_TOKENS // ctx.seq)))
             sizes = sorted({*octaves, *every})
             even = divisors(max(round(ctx.ledger.n_layers / pp), 1))
-            chunks = sorted({1, even[len(even) // 2], most})
+            chunks = sorted({1, even[len(even) // 2], chunks[-1]})
         virtual = chunks if pp > 1 else [1]
         named = ("ep", groups), ("micro-batch", sizes), ("virtual-stages", virtual)
         yield split, tuple(_allowed(space, name, values) for name, values in named)
+
+
+def virtual_stages(ctx: EstimateContext, pp: float) -> Sequence[int]:
+    """Interleaved stages that are chosen: those of equal chunks, which every launcher starts, where the stages split the layers; else up to all
+    that leave each chunk a layer, the embedding or the loss, of which Megatron and NeMo start none."""
+    layers, launched = ctx.ledger.n_layers, (ctx.request.software or "").startswith(("megatron", "nemo"))
+    if ctx.request.stages is None and (launched or not layers % pp):
+        return [1] if layers % pp else divisors(int(layers // pp))
+    return range(1, max(int((layers + 2) // pp), 1) + 1)
 
 
 def is_sparse(ctx: EstimateContext, devices: float) -> bool:

@@ -152,13 +152,13 @@ def neighbors(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
             if size != layout.micro_batch
         )
     if r.virtual_stages is None and layout.pp > 1:
-        # those that split a stage's layers evenly, the most that leave each chunk a layer, the embedding or the loss, the most of published
-        # runs, beyond which the interval is wider, and one more or less
-        layers, v = ctx.ledger.n_layers, int(layout.virtual_stages)
-        even = divisors(max(round(layers / layout.pp), 1))
-        most = max(int((layers + 2) // layout.pp), 1)
-        chunks = {*even, most, min(int(extrapolation.known(ctx, layout).stages), most), v - 1, v + 1} - {0}
-        yield from (layout.with_changes(virtual_stages=float(n)) for n in sorted(chunks) if n != v)
+        legal, v = layout_space.virtual_stages(ctx, layout.pp), int(layout.virtual_stages)
+        if ctx.ledger.n_layers % layout.pp:
+            # those that split a stage's layers nearly evenly, the most, the most of published runs, beyond which the interval is wider, and
+            # one more or less
+            even = divisors(max(round(ctx.ledger.n_layers / layout.pp), 1))
+            legal = sorted({*even, legal[-1], int(extrapolation.known(ctx, layout).stages), v - 1, v + 1} & {*legal})
+        yield from (layout.with_changes(virtual_stages=float(n)) for n in legal if n != v)
     # what sharding and recomputation free pays for a larger micro-batch, and a smaller one for going without recomputation
     batches = [layout.micro_batch, *(larger if r.micro_batch is None else [])]
     if r.zero is None and layout.replicas > 1:

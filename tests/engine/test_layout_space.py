@@ -52,7 +52,7 @@ def test_a_search_tries_every_size() -> None:
             if 48 % dp == 0
             else sorted({*divisors(48 // dp), *(m for m in (1, 2, 4, 8, 16, 32) if m <= 48 // dp)})
         )
-        assert virtual == (list(range(1, 34 // pp + 1)) if pp > 1 else [1])  # 32 layers, embedding and loss
+        assert virtual == (divisors(32 // pp) if pp > 1 else [1])  # equal chunks of 32 layers
 
 
 def test_sizes_that_are_named() -> None:
@@ -86,7 +86,7 @@ def test_the_coarse_part() -> None:
         octaves = {min(m for m in share if m >= 2**i) for i in range(6) if any(m >= 2**i for m in share)}
         assert micro == sorted(octaves)
         even = divisors(round(32 / pp))
-        assert virtual == (sorted({1, even[len(even) // 2], 34 // pp}) if pp > 1 else [1])
+        assert virtual == (sorted({1, even[len(even) // 2], even[-1]}) if pp > 1 else [1])
     short = ctx(n=64, batch=64, seq=256)
     assert {split[2] for split in sizes(CoarseSpace(short.request), short, 64)} == {
         1,

@@ -271,7 +271,8 @@ class _CheckReader:
         for values in product(*axes.values()):
             point = dict(zip(axes, values, strict=True))
             options = self._complete({**defaults, **own, **point})
-            kinds = {"", *kinds_of_work(build_request.phases(options["phase"]))}
+            named = options["phase"] if isinstance(options["phase"], list) else options["phase"].split(",")
+            kinds = {"", *kinds_of_work([phase.strip() for phase in named])}  # one that does not exist is refused later
             options = {
                 k: v for k, v in options.items() if {k} & (own.keys() | point.keys()) or OPTIONS[k].phase in kinds
             }
