@@ -100,22 +100,10 @@ def test_a_file_that_cannot_be_written_is_said_before_the_run(tmp_path):
 
 
 def test_a_picture_keeps_to_80_columns_whatever_its_scale():
-    from types import SimpleNamespace
-
+    from rooflinecli.render.blocks import Picture
     from rooflinecli.render.formats.plot import text
 
-    picture = SimpleNamespace(
-        series={"": [(0.0, 1.23e-5), (1.0, 4.56e5)]},
-        roofs={},
-        boxes={},
-        limits={},
-        curves=False,
-        log=False,
-        log_up=True,
-        title="t",
-        x="x",
-        y="y",
-    )
+    picture = Picture("t", "x", "y", log=False, series={"": [(0.0, 1.23e-5), (1.0, 4.56e5)]}, log_up=True)
     assert max(map(len, text(picture).splitlines())) <= 80
 
 
