@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -129,6 +130,13 @@ def _passes(ctx: EstimateContext, layout: Layout) -> list[Number]:
     return found
 
 
+@lru_cache(maxsize=512)  # points of a search share the prices of their layout
+def _rounded(prices: tuple[float, ...]) -> LoopPrices:
+    rounded: list[Any] = [float(f"{price:.{DIGITS}g}") for price in prices]
+    ends = -len(GRAPHS) - len(PASSES) - len(DECODES), -len(GRAPHS) - len(PASSES), -len(GRAPHS), None
+    return LoopPrices(*rounded[: ends[0]], *(tuple(rounded[slice(*pair)]) for pair in pairwise(ends)))
+
+
 def _count(
     ctx: EstimateContext, layout: Layout, here: Number, batch: Number, rate: Number, slots: Number = num.INF
 ) -> tuple[Number, ...]:
@@ -139,10 +147,7 @@ def _count(
     def means(here: bool, batch: float, *prices: float) -> tuple[float, ...]:
         if not here:
             return 0.0, 0.0, 1.0, 1.0
-        rounded: list[Any] = [float(f"{price:.{DIGITS}g}") for price in prices]
-        ends = -len(GRAPHS) - len(PASSES) - len(DECODES), -len(GRAPHS) - len(PASSES), -len(GRAPHS), None
-        tables = (tuple(rounded[slice(*pair)]) for pair in pairwise(ends))
-        return loop_means(LoopPrices(*rounded[: ends[0]], *tables), float(batch))
+        return loop_means(_rounded(prices), float(batch))
 
     found: tuple[Number, ...]
     if all(map(num.plain, (here, batch, *prices))):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from functools import lru_cache
 from heapq import heappop, heappush
@@ -16,7 +17,8 @@ RAMP = 2  # requests of each client that are left out of the means
 # requests that are counted, in all and of each client: for a time, and where it is split
 BRIEFLY, LONG = (96, 12), (400, 24)
 OPEN = 2000  # requests of an open loop, of which a tenth are left out
-SIZES = (2, 4, 8, 16, 32, 64)  # clients between which the seconds of a request are a line, within one per cent
+SIZES = (2, 4, 8, 16, 32, 64)  # clients between which the seconds of a request are a line, within one per cent,
+SPLITS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64)  # and between which first tokens and steps are
 
 
 class LoopPrices(NamedTuple):
@@ -76,9 +78,10 @@ def line(sizes: tuple[float, ...], prices: tuple[float, ...], size: float, power
     return prices[i - 1] + (prices[i] - prices[i - 1]) * share
 
 
+@lru_cache(maxsize=4096)
 def loop_means(p: LoopPrices, clients: float) -> tuple[float, float, float, float]:
     """Means of the first token, of a step for each further one, and of the sequences in it. More clients make no fewer tokens: the seconds of a
-    request lie on lines over the clients, and are split as those of a loop of as many are, which take the last number times as long. Where some wait
+    request lie on lines over the clients, and are split as those of loops of about as many are, which take the last number times as long. Where some wait
     for a slot, the first token is that of a request from there, as many as are counted being in flight."""
     steps = p.steps - 1
     if clients > p.slots:
@@ -107,7 +110,13 @@ def loop_means(p: LoopPrices, clients: float) -> tuple[float, float, float, floa
         request = max(min(first + steps * step, longer * size / more), least * size)
         fewer, shorter, more, longer = more, longer, float(size), request
     request = longer + (longer - shorter) / (more - fewer) * (clients - more)
-    first, step, decoding = count(p, max(round(clients), 1), *LONG)
+    place = bisect_left(SPLITS, clients)
+    first, step, decoding = count(p, SPLITS[place], *LONG)
+    if (beyond := SPLITS[place] - clients) > 0:
+        share, fewer_means = beyond / (SPLITS[place] - SPLITS[place - 1]), count(p, SPLITS[place - 1], *LONG)
+        first, step, decoding = (
+            more + share * (less - more) for less, more in zip(fewer_means, (first, step, decoding), strict=True)
+        )
     scale = request / (first + steps * step)
     return scale * first, scale * step, decoding, 1 / scale
 

@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 from conftest import run_cli
 
+<<<<<<< HEAD
 from rooflinecli.formulas import counted_loop
 from rooflinecli.formulas.counted_loop import LoopPrices, count, line, loop_means
+=======
+from rooflinecli.formulas.counted_loop import SIZES, SPLITS, LoopPrices, count, loop_means
+>>>>>>> 8f116fde (A serving search counts loops at 13 numbers of clients and prices no queue for the cache)
 from rooflinecli.interfaces import verbs
 
 PRICES = LoopPrices(
@@ -32,6 +36,19 @@ def test_two_clients_in_lockstep_by_hand() -> None:
 def test_the_burst_is_one_request_of_each_client() -> None:
     """Whole prompts: the first takes 10 s; the second 10 s and a step of the first client, 1 s."""
     assert two("trtllm", budget=101, each=1).expected[0] == pytest.approx((10 + 21) / 2)
+
+
+def test_loops_of_any_number_of_clients_are_counted_at_a_few() -> None:
+    """A search asks for every number; between two that are counted, first token and step are in proportion and add up to the request."""
+    count.cache_clear()
+    found = {clients: loop_means(PRICES, float(clients)) for clients in range(1, 65)}
+    assert count.cache_info().misses <= len(SIZES) + len(SPLITS)
+    assert found[2][:2] == pytest.approx(count(PRICES, 2, 400, 24)[:2], rel=0.05)
+    request = {clients: first + 3 * step for clients, (first, step, *_) in found.items()}
+    for clients, low, high in ((7, 4, 8), (9, 8, 16), (20, 16, 32), (60, 32, 64)):
+        on_line = request[low] + (request[high] - request[low]) * (clients - low) / (high - low)
+        assert request[clients] == pytest.approx(on_line)
+        assert found[clients][1] >= 1 and 1 <= found[clients][2] <= clients
 
 
 def test_prompts_first_stall_the_others() -> None:

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rooflinecli.core import num
 from rooflinecli.core.num import Number, divisors
 from rooflinecli.engine import legality as legal
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer, interval_bound, prefill_share_under_load, time_at_bound, token_prices
 from rooflinecli.engine.phase_answer import PhaseAnswer
+from rooflinecli.engine.residency import max_batch
 from rooflinecli.engine.serving_load import waits_for_cache
 from rooflinecli.formulas import closed_loop, cost, energy, serving
 from rooflinecli.questions.estimate.answer import estimate
@@ -87,17 +89,25 @@ def evaluate(request: Request, found: list[InstanceSizes], batches: np.ndarray, 
     """Prefill and decode of every instance at every batch: one closed loop of both, or each in a pool of its own (`disaggregated`)."""
     columns = batches.reshape(1, -1)
     asked = replace(request, phases=("prefill", "decode"))
-    ctx = EstimateContext(replace(asked, batch=columns) if disaggregated else replace(asked, concurrency=columns))
     tp, pp, dp, ep = (
         np.array([f[k] for f in found], dtype=np.float64).reshape(-1, 1) for k in ("tp", "pp", "dp", "ep")
     )
     given = legal.layout_fields(request, "decode") | {"sequence_parallel": bool(request.sequence_parallel)}
     plan = Layout(tp=tp, pp=pp, dp=dp, ep=ep, zero=0, flash=request.flash, **given)
     with np.errstate(all="ignore"):
+        held: Number = True
+        if disaggregated:
+            ctx = EstimateContext(replace(asked, batch=columns))
+        else:  # a row has no queue for the cache: beyond what that holds it has the numbers of the most that it does
+            ctx = EstimateContext(replace(asked, concurrency=columns))
+            held = ~waits_for_cache(ctx, plan)
+            ctx = EstimateContext(
+                replace(asked, concurrency=np.where(held, columns, num.maximum(max_batch(ctx, plan), 1)))
+            )
         phases = {phase: answer(ctx, plan, phase) for phase in ("prefill", "decode")}
         rules = [rule for phase in phases for rule in legal.rules(ctx, plan, phase)]
         shape = (len(found), len(batches))
-        fits = np.ones(shape, dtype=bool) if disaggregated else np.broadcast_to(~waits_for_cache(ctx, plan), shape)
+        fits = np.broadcast_to(held, shape)
         for result in phases.values():
             fits = fits & result.memory.fits
         serve = offered(phases, plan.devices, plan.dp, ctx.prompt, ctx.output)
