@@ -16,6 +16,7 @@ GRAPHS = (8.0, 32.0, 128.0, 512.0)  # and tokens of steps with a prompt that are
 RAMP = 2  # requests of each client that are left out of the means
 # requests that are counted, in all and of each client: for a time, and where it is split
 BRIEFLY, LONG = (96, 12), (400, 24)
+ROUNDED = 1e-6  # what prices of seven digits are off by at the most, so that two clients make no fewer tokens than one
 OPEN = 2000  # requests of an open loop, of which a tenth are left out
 SIZES = (2, 4, 8, 16, 32, 64)  # clients between which the seconds of a request are a line, within one per cent,
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64)  # and between which first tokens and steps are
@@ -78,7 +79,6 @@ def line(sizes: tuple[float, ...], prices: tuple[float, ...], size: float, power
     return prices[i - 1] + (prices[i] - prices[i - 1]) * share
 
 
-@lru_cache(maxsize=4096)
 def loop_means(p: LoopPrices, clients: float) -> tuple[float, float, float, float]:
     """Means of the first token, of a step for each further one, and of the sequences in it. More clients make no fewer tokens: the seconds of a
     request lie on lines over the clients, and are split as those of loops of about as many are, which take the last number times as long. Where some wait
@@ -102,7 +102,7 @@ def loop_means(p: LoopPrices, clients: float) -> tuple[float, float, float, floa
             for before, after in zip(low[:3], high[:3], strict=True)
         )
         return max(first, least * clients - steps * step), step, decoding, high[3]
-    fewer, shorter, more, longer = 0.0, 0.0, 1.0, p.lone + steps * p.decodes[0]
+    fewer, shorter, more, longer = 0.0, 0.0, 1.0, (p.lone + steps * p.decodes[0]) * (1 - ROUNDED)
     for size in SIZES:
         if clients <= more:
             break
