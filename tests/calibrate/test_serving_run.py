@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.logs import read_source, request_timings, serving, serving_run
+from rooflinecli.importers.logs import llama_bench, read_source, request_timings, serving, serving_run
 from rooflinecli.importers.logs.serving_run import ServingRun
 from rooflinecli.importers.source import MeasuredRow, Source
 
@@ -358,3 +358,12 @@ def test_a_prompt_and_an_answer_of_a_request() -> None:
     assert prompt.value == pytest.approx(0.4) and prompt.options["prompt"] in (800, 1000) and not prompt.unread
     assert answer.value == pytest.approx(0.02) and answer.probe["drafted"] == pytest.approx(50 / 30)
     assert again.where == "log:2" and again.value == pytest.approx(0.005)
+
+
+def test_the_name_of_a_model_that_llama_cpp_has_no_size_for() -> None:
+    assert llama_bench._model({"model_type": "llama ?B Q4_0", "model_n_params": 8.03e9}) == "llama 8.03B Q4_0"
+    assert (
+        llama_bench._model({"model_filename": "a.gguf", "params": None}) == "a.gguf"
+        and llama_bench._model({"model": "b ?B"}) == "b ?B"
+        and llama_bench._model({}) == ""
+    )

@@ -681,3 +681,18 @@ def test_units_of_systemd() -> None:
     assert (
         found["command"].startswith("/usr/bin/vllm serve m") and "%i" not in found["command"].split()[2][-2:]
     ) or found["command"]
+
+
+def test_experiments_of_primus_wrap_other_tools() -> None:
+    def wrapped(framework: str, model: str, **overrides: Any) -> Any:
+        return locate._primus(
+            {"note": 1, "pre_trainer": {"framework": framework, "model": model, "overrides": overrides}}
+        )
+
+    titan = {"a": 1, "model": {"name": "llama3", "flavor": "8B", "converters": ["float8"]}}
+    assert wrapped("torchtitan", "llama3_8B-fp8.yaml", a=1) == ("torchtitan", titan)
+    assert wrapped("torchtitan", "llama3_8B.yml") == ("torchtitan", {"model": {"name": "llama3", "flavor": "8B"}})
+    assert wrapped("maxtext", "Llama3_8B.yaml", b=2) == ("maxtext", {"model_name": "llama3-8b", "b": 2})
+    assert wrapped("megatron", "x_1.yaml") == ("nemo", {"use_distributed_optimizer": True, "model_name": "x-1"})
+    assert wrapped("megatron", "", use_distributed_optimizer=False) == ("nemo", {"use_distributed_optimizer": False})
+    assert wrapped("other", "x") == ("", {}) and locate._primus({}) == ("", {})
