@@ -256,6 +256,7 @@ def test_a_size_given_for_ranks_of_attention_is_said_to_be_of_each(tmp_path):
         ("words.sh", "# image: tritonserver\necho \"Ollama and triton_server are elsewhere\"\n", "no launch of a supported tool"),
         ("gguf.sh", "llama-server -m /models/model.gguf", "give MODEL, --weight-dtype and --hw"),
         ("tgi.sh", 'exec text-generation-launcher "$@"', "names no model; give MODEL and --hw"),
+        ("map.yaml", "kind: ConfigMap\nmetadata: {name: m}\ndata:\n  notes.txt: |\n    an engine: of: words\n    [\n", "no launch of a supported tool"),
         ("check.sh", "docker stats llama-server --no-stream", "no launch"),
         ("none.yaml", "services: {x: {image: 'ghcr.io/ggml-org/llama.cpp:server'}}", "no launch"),
     ],

@@ -217,7 +217,7 @@ def _yaml(source: Source) -> Iterator[Launch]:
     for text in source.files.values() if empty else ():  # a map of scripts whose pods are elsewhere
         if text.startswith("#!"):
             yield from _script(text, source, {})
-        elif "engine" in text:  # configs of Ray
+        elif "engine_config:" in text or "llm_configs:" in text:  # of Ray
             yield from launches(replace(source, text=text, files={}))
 
 
