@@ -85,6 +85,21 @@ PUBLIC: dict[str, tuple[str, list[tuple]]] = {
         "global_step: 29 | reduced_train_loss: 11.03 | train_step_timing in s: 46.84 |\nconsumed_samples: 15360\n```\n",
         [(2, "train", 32.76, "s", {"batch": 2048, "tp": 4, "seq": 2048}), (7, "train", 46.84, "s", {"batch": 512, "tp": None})],
     ),
+    "ms-swift counts a sequence once for each of two ranks that share it": (
+        "sequence_parallel_size=2,\n{'train_runtime': '49.68', 'train_samples_per_second': '4.831', 'train_steps_per_second': '0.604', 'epoch': '0.006376', 'global_step/max_steps': '30/30'}\n",
+        [(2, "train", 1.656, "s", {"batch": 4.0})],
+    ),
+    "genai-perf before its name was in the title, and python -m before a client": (
+        "genai-perf \\\n  -m ensemble \\\n  --concurrency 1 \\\n\n                 LLM Metrics\n┃                Statistic ┃       avg ┃       min ┃\n"
+        "│ Time to first token (ms) │    675.08 │    459.99 │\n│ Inter token latency (ms) │     22.86 │     19.98 │\n│   Output sequence length │  1,282.70 │  1,200.00 │\n│    Input sequence length │  1,024.00 │  1,024.00 │\n"
+        "└──────────────────────────┴───────────┘\npython3 -m sglang.bench_serving --backend sglang --num-prompts 37\n"
+        + _block("", CLOSED, ("Successful requests", 37), ("Benchmark duration (s)", 412.6), ("Total input tokens", 370), ("Total generated tokens", 18944), ("Output token throughput (tok/s)", 45.91)),
+        [
+            (8, "itl", 0.02286, "s", {"prompt": 1024, "output": 1283, "concurrency": 1, "model": None}),
+            (7, "ttft", 0.67508, "s", {}),
+            (13, "throughput", 45.91, "tokens/s", {"engine": "sglang", "model": None, "prompt": 10}),
+        ],
+    ),
     "llama-server's answer names its model and format": (
         '{"model": "unsloth/Qwen3.5-122B-A10B-GGUF:UD-Q4_K_XL", "timings": {"cache_n": 0, "prompt_n": 64, "prompt_ms": 6418.963, "predicted_n": 256, "predicted_ms": 16338.663}}\n',
         [

@@ -16,6 +16,7 @@ _ROW = re.compile(r"(?:.*\s)?\w+\s+=\s+[\d.:]+\s*$")  # of the table that Traine
 _HEAD = {  # what the Trainer logs before the first step
     "steps": re.compile(r"Total optimization steps\s*=\s*([\d,]+)"),
     "batch": re.compile(r"Total train batch size[^=\n]*=\s*([\d,]+)"),
+    "shared": re.compile(r"\bsequence_parallel_size[=: ]+(\d+)"),  # ms-swift counts a sequence for each rank of it
     "done": re.compile(r"Continuing training from global step (\d+)"),
 }
 _BAR = re.compile(r"100%\|[^|\n]*\|\s*(\d+)/\1\s*\[([\d:]+)<")
@@ -105,6 +106,8 @@ def _run(source: Source, line: int, fields: dict[str, float], head: dict[str, fl
     if runtime and samples and not rate and None not in counted:
         every = math.prod(counted) / runtime  # type: ignore[arg-type]
         rate, samples = (None, samples) if abs(every / samples - 1) < 0.2 else (samples, every)
+    shared = head.get("shared", 1.0)
+    samples = samples and samples / shared
     if not runtime or not (steps or rate or None not in counted or "quoted" in fields):
         raise DataError(f"{source.at(line)}: train_runtime without steps; was the file cut short?")
     if steps and rate and abs(runtime * rate / steps - 1) > max(0.02, HALF / rate):
@@ -113,7 +116,7 @@ def _run(source: Source, line: int, fields: dict[str, float], head: dict[str, fl
         steps -= head.get("done", 0.0)
     if not steps and rate:
         steps = _only_whole(runtime * (rate - HALF), runtime * (rate + HALF))
-    options: Options = {"software": "pytorch", "batch": head.get("batch")}
+    options: Options = {"software": "pytorch", "batch": head["batch"] / shared if "batch" in head else None}
     if options["batch"] is None and samples and steps:  # the last batch of an epoch may be a part of one
         parts = math.floor(fields.get("epoch") or 1.0)
         open_time, open_rate = _half(runtime, HALF / 10), _half(samples, HALF)

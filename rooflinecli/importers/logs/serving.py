@@ -25,14 +25,14 @@ _FIRST = re.compile(r"^\W*Successful requests:\s+\d+\s*$")
 _FIELD = re.compile(r"^\W*([A-Z][^:|(]*?)(?: \([^:|]*\))?:\s+([-\w.,]+)(?: m?s| \w+/s)?\s*(?:[←·#].*)?$")
 _LOAD = re.compile(r"^\W*(Backend|Max\w* req\w+ concurrency|Traffic request rate):\s+([-\w.,]+)\s*$")
 _FLAG = re.compile(
-    r"--?(model|m|max-concurrency|concurrency|request-rate|backend|dataset-name|dataset-path|(?:random-)?input-len|"
+    r"(?<!python )(?<!python3 )--?(model|m|max-concurrency|concurrency|request-rate|backend|dataset-name|dataset-path|(?:random-)?input-len|"
     r"(?:random-)?output-len|batch-size|num-prompts)[= ]+['\"]?([^'\"\s\\]+)"
 )
-_COMMAND = re.compile(r"\bbench(?:mark)?_(?:serving|latency|throughput|one_batch)|\bbench (?:serve|latency|throughput)\b|\b(?:genai-perf|aiperf) profile\b")  # fmt: skip
+_COMMAND = re.compile(r"\bbench(?:mark)?_(?:serving|latency|throughput|one_batch)|\bbench (?:serve|latency|throughput)\b|\b(?:genai-perf|aiperf) (?:profile\b|\\$)")  # fmt: skip
 _ASKED = re.compile(r"\b(model|max_concurrency|request_rate|backend|dataset_name|dataset_path|(?:random_)?input_len|(?:random_)?output_len|batch_size|num_prompts)=(?:'([^']*)'|([^,)\s]+))")  # fmt: skip
 _IMAGES = re.compile(r"vision|image|video|audio|vqa|mmmu|multi-?modal|-mm\b", re.IGNORECASE)  # in a data set's name
 _CELLS = re.compile(r"[│|]")
-_METRIC = re.compile(r"([A-Z][\w ]+?) \(([^)]*)\)")
+_METRIC = re.compile(r"([A-Z][\w ]+?)(?: \(([^)]*)\)|$)")
 _LATENCIES = {"ttft": "time_to_first_token", "itl": "inter_token_latency"}
 _TRT_REPORT = re.compile(r"^= (ENGINE DETAILS|PYTORCH BACKEND|_AUTODEPLOY)")
 _TRT_FIELD = re.compile(r"^([A-Z][^:]*?):\s+(\S.*?)\s*$")
@@ -138,7 +138,7 @@ def _console_metrics(source: Source) -> Records:
     """AIPerf's printed tables as its JSON has the metrics; the load is that of the command before."""
     found, start, title = list[tuple[int, str, Any]](), 0, ""
     for line, text in enumerate(source.lines, start=1):
-        if "NVIDIA " in text and " | " in text:
+        if ("NVIDIA " in text and " | " in text) or text.strip() == "LLM Metrics":
             start, title, found = line, text, []
         cells = [cell.strip() for cell in _CELLS.split(text.strip().strip("│|"))]
         if start and len(cells) > 2:
@@ -211,7 +211,9 @@ def _arguments(before: list[str]) -> Json:
             end = next((j for j in range(i, len(before)) if not before[j].rstrip().endswith("\\")), i)
             flags = _FLAG.findall(" ".join(before[i : end + 1]))
             if flags:  # else it is prose
-                asked = {name.replace("-", "_"): value for name, value in flags if "$" not in value}
+                asked = {
+                    name.replace("-", "_"): value for name, value in flags if "$" not in value and value != "ensemble"
+                }
                 return {**({"model": asked["m"]} if "m" in asked else {}), **asked}
     return {}
 
