@@ -15,6 +15,7 @@ from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.expressions import Scope
 from rooflinecli.engine import build_request
 from rooflinecli.engine.context import EstimateContext
+from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.layers.softmax import Softmax
 from rooflinecli.phases import recompute
 from rooflinecli.specs.hardware import HardwareSpec, load_defaults
@@ -32,6 +33,7 @@ _NAMES = {  # of the rules, besides the fields of the request
     "sum": sum,
     "value": num.value,
     "load_model": load_model,
+    "parameters": parameters,
     "one_layout": lambda ctx: all(
         getattr(ctx.request, size) is not None for kind in kinds_of_work(ctx.request.phases) for size in LEFT_OPEN[kind]
     ),

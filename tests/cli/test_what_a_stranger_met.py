@@ -22,6 +22,9 @@ from conftest import run_cli
         ("estimate llama-3-8b --hw m3-max --phase decode --engine vllm", "no run of vLLM is known here but on nvidia gpu"),
         ("compare llama-3-8b --hw h100,mi300x --phase decode --engine trtllm", "nothing shows that it runs on Instinct MI300X"),
         ("simulate llama-3-8b --hw m3-max --engine vllm --qps 1 --num-requests 2 --prompt 64 --output 2", "nothing shows that it runs on"),
+        ("estimate llama-3-8b --hw h100 -n 4 --phase decode --speculative-method llama-3-70b --acceptance-rate 0.8", "the draft is no smaller than"),
+        ("goodput --checkpoint 30 GB", "in quotes where it has a space"),
+        ("simulate llama-3-8b --hw h100 --qps 30 --num-requests 800 --prompt 2k --output 2 --no-interval --autoscale 1:4@4 --startup-time 5s", "a MIN above 1"),
         ("estimate gpt2 --hw h100 --phase decode --no-flash-attention", "--no-flash-attention changes nothing"),
     ],
 )  # fmt: skip

@@ -62,7 +62,7 @@ def test_documents_are_packed_by_the_token():
     assert ctx(**asked).packed_length == 0.25 * 2000 + 0.75 * 6000
     assert ctx(**{**asked, "seq": 6000}).packed_length == 5000
     assert ctx(phase="train").packed_length is None
-    with pytest.raises(UsageError, match="a document of 6000 tokens does not fit into --seq 5999"):
+    with pytest.raises(UsageError, match="a document of 6000 tokens does not fit into --seq-len 5999"):
         ctx(**{**asked, "seq": 5999})
 
 

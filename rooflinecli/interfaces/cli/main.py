@@ -315,7 +315,7 @@ def _elsewhere(error: Exception) -> str:
         )
     if "unexpected extra argument" in str(error):
         extra = re.sub(r".*\((.*)\).*", r"\1", str(error))
-        return f"{extra}: an argument too many; a switch takes no value, and any other value follows its option, as in --hw h100."
+        return f"{extra}: an argument too many; a switch takes no value, and any other value follows its option, as in --hw h100, in quotes where it has a space ('30 GB')."
     if isinstance(name, str) and not here and (option := any_option(name)):
         return f"no option {name}: `{context.command_path}` does not read it; {option}."  # type: ignore[union-attr]
     if not here or (here.startswith("-") and re.split(r"[ ,]", here)[0] not in known):

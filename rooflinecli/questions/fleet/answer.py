@@ -50,7 +50,10 @@ def offers(task: tuple[FleetService, DeviceGroup, str]) -> InstanceOptions:
         question = serving_question(
             {**options, "n": str(group.devices), "bound": bound}, "throughput", list(service.where), service.limits
         )
-        found = serving_grid(question, "a model of a fleet answers requests")
+        found = serving_grid(
+            question,
+            "a model of a fleet writes tokens; `roofline estimate --batch` says how many inputs a second one device takes",
+        )
         keep, _, worst = found.weigh()
     except UsageError as error:
         if error.option == "where":  # whatever the chip
