@@ -268,12 +268,6 @@ def critical_batch(peak: Number, bandwidth: Number, bytes_per_weight: Number) ->
     return peak * bytes_per_weight / (2 * bandwidth)
 
 
-@formula("b_max", "sequences", "what is left after weights and reserve, over the cache of one sequence")
-def largest_batch(capacity: Number, resident: Number, kv_per_sequence: Number) -> Number:
-    """Most concurrent sequences whose KV cache fits."""
-    return num.maximum(num.floor((capacity - resident) / kv_per_sequence), 0)
-
-
 @formula("t_beside", "s", "SGLang, Large-scale expert parallelism (lmsys.org, 2025-05): kernels that send keep some of the chip's units")  # fmt: skip
 def slowdown_by_comm_kernels(work: Number, share: Number) -> Number:
     """work / (1 - share): work on the SMs that communication kernels leave."""

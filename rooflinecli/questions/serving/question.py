@@ -290,7 +290,7 @@ class BreakEven(ServerPrice, Question[Quantities]):
             memory = self.device_memory if self.hw is None else _capacity(self.hw, lift)
             if memory is not None:
                 whole = counts.bytes_of(self.devices, memory)
-                most = serving.largest_batch(whole, weights, cache)
+                most = serving.sequences_in_room(whole - weights, cache)
                 found |= {"weights_bytes": weights, "capacity_bytes": whole, "largest_batch": most}
                 found["feasible"] = bool(num.value(most) >= num.value(batch))
         return Quantities.of(
@@ -364,7 +364,7 @@ class QuantizeWeights(Question[Quantities]):
                 if kv is not None and self.devices is not None:
                     whole = counts.bytes_of(self.devices, memory)
                     row["free_bytes"] = whole - weights
-                    row["largest_batch"] = serving.largest_batch(whole, weights, kv)
+                    row["largest_batch"] = serving.sequences_in_room(whole - weights, kv)
         streamed = (0.0, 0.0) if self.kv_per_sequence is None else caches
         weights_of = formats[self.before]["weights_bytes"], formats[self.after]["weights_bytes"]
         speedup = serving.quantization_speedup(*weights_of, *streamed)
