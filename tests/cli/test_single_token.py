@@ -48,7 +48,7 @@ def test_a_simulation_has_no_itl(cli: Any) -> None:
     [
         pytest.param("search", ("-n", "2", "--qps", "45", "--phase", "decode"), marks=pytest.mark.slow),
         pytest.param("plan", ("--qps", "45", "--slo", "ttft=1s"), marks=pytest.mark.slow),
-        ("compare", ("--qps", "45")),
+        ("compare", ("-n", "1", "--tp", "1", "--qps", "45")),
         ("sweep", ("-n", "1", "--tp", "1", "--concurrency", "1,8")),
     ],
 )
@@ -61,7 +61,9 @@ def test_no_table_has_an_itl(cli: Any, verb: str, words: tuple[str, ...]) -> Non
 
 
 def test_the_keys_of_a_row_are_absent(cli: Any) -> None:
-    (row, *_) = cli("search", *ASKED, "-n", "2", "--qps", "45", "--phase", "decode", "--format", "json").json["results"]
+    (row, *_) = cli(
+        "search", *ASKED, "-n", "2", "--tp", "2", "--qps", "45", "--phase", "decode", "--format", "json"
+    ).json["results"]
     assert not {"itl_s", "itl_at_bound_s", "tokens_per_s_per_user"} & set(row["serve"]) and row["serve"]["ttft_s"] > 0
 
 
