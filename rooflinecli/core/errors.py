@@ -11,9 +11,9 @@ Anything else that reaches the top is a mistake of ours: one sentence too, and e
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
-from string import ascii_letters
 
 BUG = 70
 
@@ -68,9 +68,7 @@ def unknown(what: str, name: str, known: Iterable[str], remedy: str = "", option
     if close := difflib.get_close_matches(plain, known, n=3, cutoff=0.6):
         hint = f"did you mean {' or '.join(close)}?"
     elif len(known) > MOST:
-        begin = Counter(
-            known_name[: len(known_name) - len(known_name.lstrip(ascii_letters))] or known_name for known_name in known
-        )
+        begin = Counter(re.split("[^a-zA-Z]", each)[0] or each for each in known)
         hint = f"known: {len(known)}, among them {', '.join(sorted(start for start, _ in begin.most_common(MOST)))} …"
     name = " ".join(name.split())
     return UsageError(f"unknown {what} '{name}'; {hint}{' ' + remedy if remedy else ''}", option)

@@ -246,11 +246,8 @@ def smaller_work(ctx: EstimateContext, phases: tuple[str, ...], devices: float, 
     if held > room:
         return f"{what} alone ({si(held, 'B')}) exceed the {si(room, 'B')} of {plural(int(devices), 'device')}; {narrower}{larger}"
     fewer = "" if ctx.request.adapters is None or train else "--num-loras, "
-    cache = (
-        ""
-        if train or ctx.request.kv_dtype is not None or not ctx.is_autoregressive
-        else "narrow the cache (--kv-dtype), "
-    )
+    cached = not train and ctx.is_autoregressive and ctx.request.kv_dtype is None
+    cache = "narrow the cache (--kv-dtype), " if cached else ""
     return f"lower {fewer}--batch or the lengths, {cache}{narrower or 'or '}{larger}"
 
 

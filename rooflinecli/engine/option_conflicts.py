@@ -60,8 +60,7 @@ def check(ctx: EstimateContext) -> None:
         if not {plain, *(f"{plain}+{option}" for option in options)} <= set(names):
             known = [name for name in names if "+" not in name]
             if plain in every_framework():
-                there = f"; runs there are of {', '.join(known[1:])}" if known[1:] else ""
-                why = f"no run of it on {ctx.chip.spec.name} is known{there}; use any, or leave it out"
+                why = f"no run of it on {ctx.chip.spec.name} is known; give {' or '.join(known)}, or leave it out"
                 raise UsageError(f"--framework {r.software}: {why}", "software")
             raise unknown("framework", r.software, known, "`any` is for one that is not among them", option="software")
     if r.offload is not None and _offloads(r.offload):

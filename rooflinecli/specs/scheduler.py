@@ -81,8 +81,7 @@ def written(settings: tuple[str, ...], names: tuple[str, ...] = NAMES) -> dict[s
             )
         if name in ESTIMATED and name not in names:
             raise UsageError(
-                f"--scheduler-config {item}: a simulation does not follow {name}; `roofline estimate --scheduler-config` does",
-                OPTION,
+                f"--scheduler-config {item}: a simulation does not follow {name}; `roofline estimate` does", OPTION
             )
         if name not in names:
             raise unknown("scheduler setting", name, list(names), option=OPTION)

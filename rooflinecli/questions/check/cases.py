@@ -273,9 +273,8 @@ class _CheckReader:
             options = self._complete({**defaults, **own, **point})
             named = options["phase"] if isinstance(options["phase"], list) else options["phase"].split(",")
             kinds = {"", *kinds_of_work([phase.strip() for phase in named])}  # one that does not exist is refused later
-            options = {
-                k: v for k, v in options.items() if {k} & (own.keys() | point.keys()) or OPTIONS[k].phase in kinds
-            }
+            kept = own.keys() | point.keys() | {k for k in options if OPTIONS[k].phase in kinds}
+            options = {k: v for k, v in options.items() if k in kept}
             # the bound is an option too, by which the layout is chosen; pessimistic is its default
             written = self.bound or options.pop("bound", self.check.bound or self.plan.bound)
             options.pop("bound", None)

@@ -106,10 +106,8 @@ def _simulate(options: Options, rows: list[ServingRow], limits: Limits, workers:
 
     known = Simulate.fields()
     own = {k: v for k, v in options.items() if k not in _OF_LAYOUT and OPTIONS[k].parameter in known}
-    own |= {k: str(options[k]) for k in ("prompt", "output") if k in options} | {
-        "qps": limits["qps"],
-        "interval": False,
-    }
+    own |= {k: str(options[k]) for k in ("prompt", "output") if k in options}
+    own |= {"qps": limits["qps"], "interval": False}
     if slo := ",".join(f"{name}={limits[name]!r}s" for name in LIMITS if name in limits):
         own["slo"] = slo
     cells = list[Cell]()

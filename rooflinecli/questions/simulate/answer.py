@@ -410,9 +410,7 @@ def answer_and_run(
         notes.append(queue_for_cache(fitting, question.concurrency))
     scaling = ran.question.scaling
     if scaling is not None and ran.values["replicas_started"] and ran.values["ttft_p99_s"] > scaling.start / 2:
-        notes.append(
-            f"the slowest first tokens wait for replicas that start (--startup-time); a MIN above {scaling.least} answers them at once"
-        )
+        notes.append(f"the slowest first tokens wait for replicas that start; give a MIN above {scaling.least}")
     if trace is not None and ran.values["steady_s"] >= ran.values["duration_s"]:
         notes.append("the trace is too short for a steady window: rates are over the whole run")
     if not ran.sustained:
