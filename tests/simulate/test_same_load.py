@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import pytest
@@ -123,6 +124,13 @@ def test_rates_leave_ramp_and_drain_out() -> None:
 def test_a_load_beyond_the_replica_is_named() -> None:
     answer = simulated("--qps", "40")
     assert not answer["sustained"] and "cannot be sustained" in answer["notes"][-1]
+    assert int(re.search(r"try --replicas (\d+)$", answer["notes"][-1])[1]) > 1
+
+
+@pytest.mark.slow
+def test_the_replicas_that_are_named_carry_the_load() -> None:
+    enough = re.search(r"\d+$", simulated("--qps", "40")["notes"][-1])[0]
+    assert simulated("--qps", "40", "--replicas", enough)["sustained"]
 
 
 @pytest.mark.sampled(1)

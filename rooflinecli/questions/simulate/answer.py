@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import ceil
 
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.num import Number
@@ -414,9 +415,8 @@ def answer_and_run(
     if trace is not None and ran.values["steady_s"] >= ran.values["duration_s"]:
         notes.append("the trace is too short for a steady window: rates are over the whole run")
     if not ran.sustained:
-        notes.append(
-            f"{_too_much(ran)}; the queue grows as long as they arrive, and the latencies are of this run alone"
-        )
+        more = f"; try --replicas {_enough(ran)}" if question.qps is not None else ""
+        notes.append(f"{_too_much(ran)}, so the queue grows and the latencies are of this run alone{more}")
     load = types.LoadAnswer.like(
         question, kind=question.load_kind, format=trace.format if trace else None, invalid_rows=trace.skipped if trace else 0,
         failed_requests=trace.failed if trace else 0, length_range=between, warmup_s=question.warmup,
@@ -433,6 +433,11 @@ def _too_much(ran: Run) -> str:
     """What arrives and what ends of a load that cannot be sustained."""
     rate = "requests" if ran.question.qps is None else f"{ran.question.qps:g} requests/s"
     return f"the load cannot be sustained: {rate} arrive and {ran.values['requests_per_s']:.3g}/s end"
+
+
+def _enough(ran: Run) -> int:
+    """Replicas that end as many requests as arrive."""
+    return ceil((ran.question.qps or 0.0) * float(ran.values["replicas"] / ran.values["requests_per_s"]))
 
 
 def bounded(ran: Run, workers: Workers | None = None) -> Run:
