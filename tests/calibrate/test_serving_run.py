@@ -195,10 +195,10 @@ def test_a_report_of_trtllm_bench_says_lengths_and_load_by_its_rates() -> None:
 def test_two_reports_stand_apart_and_one_without_an_overview_was_cut() -> None:
     found = list(serving._trtllm_reports(Source("log", OVERVIEW + OVERVIEW.replace("200.0000", "300.0000"))))
     assert [(line, fields["Total Output Throughput (tokens/sec)"]) for line, fields in found] == [(6, "200.0000"), (17, "300.0000")]  # fmt: skip
-    with pytest.raises(DataError, match="log:5: the report ends before its PERFORMANCE OVERVIEW"):
+    with pytest.raises(DataError, match="log:5: the report has no PERFORMANCE OVERVIEW"):
         list(serving._trtllm_reports(Source("log", OVERVIEW[: OVERVIEW.index("= PERFORMANCE")].rstrip())))
     bare = OVERVIEW.replace("200.0000", "0.0000").replace("1200.0000", "0.0000")
-    with pytest.raises(DataError, match="log:6: no throughput in this report"):
+    with pytest.raises(DataError, match="log:6: no throughput here"):
         list(serving._trtllm_reports(Source("log", bare)))
 
 

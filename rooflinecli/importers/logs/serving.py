@@ -26,7 +26,7 @@ _FIELD = re.compile(r"^\W*([A-Z][^:|(]*?)(?: \([^:|]*\))?:\s+([-\w.,]+)(?: m?s| 
 _LOAD = re.compile(r"^\W*(Backend|Max\w* req\w+ concurrency|Traffic request rate):\s+([-\w.,]+)\s*$")
 _FLAG = re.compile(
     r"(?<!python )(?<!python3 )--?(model|m|max-concurrency|concurrency|request-rate|backend|dataset-name|dataset-path|(?:random-)?input-len|"
-    r"(?:random-)?output-len|batch-size|num-prompts)[= ]+['\"]?([^'\"\s\\]+)"
+    r"(?:random-)?output-len|batch-size|num-prompts)[= ]+['\"]?(?!ensemble\b)([^'\"\s\\]+)"
 )
 _COMMAND = re.compile(r"\bbench(?:mark)?_(?:serving|latency|throughput|one_batch)|\bbench (?:serve|latency|throughput)\b|\b(?:genai-perf|aiperf) (?:profile\b|\\$)")  # fmt: skip
 _ASKED = re.compile(r"\b(model|max_concurrency|request_rate|backend|dataset_name|dataset_path|(?:random_)?input_len|(?:random_)?output_len|batch_size|num_prompts)=(?:'([^']*)'|([^,)\s]+))")  # fmt: skip
@@ -211,9 +211,7 @@ def _arguments(before: list[str]) -> Json:
             end = next((j for j in range(i, len(before)) if not before[j].rstrip().endswith("\\")), i)
             flags = _FLAG.findall(" ".join(before[i : end + 1]))
             if flags:  # else it is prose
-                asked = {
-                    name.replace("-", "_"): value for name, value in flags if "$" not in value and value != "ensemble"
-                }
+                asked = {name.replace("-", "_"): value for name, value in flags if "$" not in value}
                 return {**({"model": asked["m"]} if "m" in asked else {}), **asked}
     return {}
 
@@ -226,8 +224,9 @@ def _trtllm_reports(source: Source) -> Records:
         fields: Json = {m[1].strip(): m[2].rstrip("%") for m in map(_TRT_FIELD.match, block) if m}
         place = next((i for i, text in enumerate(block) if "PERFORMANCE OVERVIEW" in text), None)
         if place is None:
-            why = f"{source.at(start + len(block))}: the report ends before its PERFORMANCE OVERVIEW; was it cut short?"
-            raise DataError(why)
+            raise DataError(
+                f"{source.at(start + len(block))}: the report has no PERFORMANCE OVERVIEW; was it cut short?"
+            )
         rate, itl, served, both, whole, taken = (
             positive(fields.get(name) or fields.get("Token Throughput (tokens/sec)" if "Output T" in name else ""))
             for name in (
@@ -236,8 +235,7 @@ def _trtllm_reports(source: Source) -> Records:
             )
         )  # fmt: skip
         if rate is None and itl is None:
-            why = f"{source.at(start + place + 1)}: no throughput in this report; placeholders are no measurements"
-            raise DataError(why)
+            raise DataError(f"{source.at(start + place + 1)}: no throughput here; placeholders are no measurements")
         if served and rate and both:
             fields.setdefault("Average Input Length (tokens)", round((both - rate) / served))
             fields.setdefault("Average Output Length (tokens)", round(rate / served))
