@@ -73,12 +73,6 @@ def facility_energy(joules: Number, pue: Number) -> Number:
     return joules * pue
 
 
-@formula("e", "1", "independent errors add in squares")
-def joined_error(first: Number, second: Number) -> Number:
-    """80% relative error of a product."""
-    return num.sqrt(first * first + second * second)
-
-
 @formula("e", "1", "errors add in squares, and what raises both parts of a quotient cancels in it")
 def quotient_error(first: Number, second: Number, correlation: Number) -> Number:
     """80% relative error of a quotient of parts whose errors are correlated."""

@@ -95,15 +95,13 @@ def evaluate(request: Request, found: list[InstanceSizes], batches: np.ndarray, 
     given = legal.layout_fields(request, "decode") | {"sequence_parallel": bool(request.sequence_parallel)}
     plan = Layout(tp=tp, pp=pp, dp=dp, ep=ep, zero=0, flash=request.flash, **given)
     with np.errstate(all="ignore"):
-        held: Number = True
-        if disaggregated:
-            ctx = EstimateContext(replace(asked, batch=columns))
-        else:  # a row has no queue for the cache: beyond what that holds it has the numbers of the most that it does
-            ctx = EstimateContext(replace(asked, concurrency=columns))
-            held = ~waits_for_cache(ctx, plan)
-            ctx = EstimateContext(
-                replace(asked, concurrency=np.where(held, columns, num.maximum(max_batch(ctx, plan), 1)))
-            )
+        ctx = EstimateContext(replace(asked, batch=columns) if disaggregated else replace(asked, concurrency=columns))
+        held = np.logical_not(waits_for_cache(ctx, plan))
+        if (
+            not disaggregated
+        ):  # no row has a queue for the cache: beyond what that holds are the numbers of the most that it does
+            most = num.maximum(max_batch(ctx, plan), 1)
+            ctx = EstimateContext(replace(asked, concurrency=np.where(held, columns, most)))
         phases = {phase: answer(ctx, plan, phase) for phase in ("prefill", "decode")}
         rules = [rule for phase in phases for rule in legal.rules(ctx, plan, phase)]
         shape = (len(found), len(batches))
