@@ -106,7 +106,7 @@ def test_a_simulation_says_that_it_does_not_follow_them():
     found = run_cli(
         "simulate", "llama-3.1-8b", "--hw", "h100", "--scheduler", "graph_batches=8/16", "--concurrency", "8"
     )
-    assert found.code == 2 and "estimate --scheduler" in found.err
+    assert found.code == 2 and "`roofline estimate` does" in found.err
 
 
 ROW = {

@@ -101,7 +101,7 @@ def test_a_token_of_the_prompt_costs_the_front_end_its_share():
 
 def test_an_explanation_says_that_it_was_told():
     loaded_ctx = ctx(engine="sglang", scheduler="stream_steps=10").engine
-    assert loaded_ctx.written("late_tokens") == "--scheduler"
+    assert loaded_ctx.written("late_tokens") == "--scheduler-config"
     assert "sglang.yaml" in loaded_ctx.written("front")
 
 

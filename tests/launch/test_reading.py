@@ -129,6 +129,10 @@ def test_a_size_that_only_running_tells_is_refused_unless_given(tmp_path):
         ("docker run --gpus all -p 80:80 ghcr.io/huggingface/text-generation-inference:3.3 --model-id tiiuae/falcon-7b --num-shard 2", {"tp": 2, "model": "falcon-7b"}),
         ("./build/bin/llama-server -m /m/gpt-oss-120b-mxfp4-00001-of-00003.gguf -c 32768 -np 4 -ngl 99", {"model": "gpt-oss-120b", "weight-dtype": "mxfp4", "batch": 4}),
         ("llama-server -hf ggml-org/Qwen3-8B-GGUF:Q8_0 --tensor-split 1,1", {"model": "Qwen3-8B", "weight-dtype": "q8_0", "pp": 2}),
+        ("torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 4096 --micro-batch-size 1 --global-batch-size 64 --bf16 --context-parallel-size 4",
+         {"cp": 4, "dp": 2, "n": 8}),
+        ("torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 4096 --micro-batch-size 1 --global-batch-size 64 --bf16 --ds-sequence-parallel-size 2",
+         {"cp": 2, "dp": 4, "n": 8, "ring": "ulysses"}),
         ("torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --group-query-attention --num-query-groups 8 --ffn-hidden-size 14336 --swiglu --seq-length 4096 --micro-batch-size 1 --global-batch-size 128 --tensor-model-parallel-size 4 --bf16 --use-distributed-optimizer --recompute-activations", {"tp": 4, "dp": 4, "n": 16, "zero": 1, "recompute": "selective", "model": "llama-3-8b"}),
     ],
 )  # fmt: skip

@@ -223,3 +223,14 @@ def test_no_more_comes_back_than_there_is_room_for():
         kept = min(room // SPAN, blocks)  # what came back beyond the room goes down again
         assert (tier.loaded, ready) == (blocks * SPAN, pytest.approx(2.0 + blocks * SPAN * 1e-3))
         assert (store.idle, store.known(asked), tier.stored) == (kept * SPAN, kept * SPAN, (6 - kept) * SPAN)
+
+
+def test_a_block_that_is_computed_again_leaves_its_tier():
+    """The head of a prompt waits on the host and was not reloaded: where the prompt is read again, the host has room for others."""
+    store = PrefixCache([KvTier("host", 10_000, 1e-5)])
+    first, *others = job(0, 0.0, "a", prompt=64).hashes
+    for key in (first, "other"):
+        store.tiers[0].take(key, SPAN)
+    assert store.enter(job(1, 1.0, "a", prompt=64)) == 0
+    assert list(store.tiers[0].blocks) == ["other"] and store.tiers[0].stored == SPAN
+    assert all(store.blocks[key] == [1, SPAN] for key in (first, *others))
