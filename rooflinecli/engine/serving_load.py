@@ -66,9 +66,10 @@ def _load(ctx: EstimateContext, layout: Layout) -> ReplicaLoad:
         return _open_loop(ctx, layout, largest)
     if r.concurrency is None:
         return ReplicaLoad("static", ctx.batch, largest)
-    batch, per_slot, most = ctx.batch, 1.0, num.maximum(largest, 1)
+    batch, per_slot = ctx.batch, 1.0
+    most = num.where(largest >= 1, largest, max_sequences(ctx))  # what does not hold one sequence is priced as if it held all
     if r.concurrency is MOST:
-        batch = most
+        batch = num.maximum(largest, 1)
     elif num.present(batch > most):
         batch, per_slot = num.minimum(batch, most), label(f.requests_per_slot(batch, most), "x_q")
     return ReplicaLoad("closed", batch, largest, prefill_interference_s(ctx, layout), requests_per_slot=per_slot)
@@ -79,7 +80,7 @@ def waits_for_cache(ctx: EstimateContext, layout: Layout) -> Number:
     if ctx.request.concurrency is None or ctx.request.concurrency is MOST:
         return False
     largest = max_batch(ctx, layout)
-    return (ctx.batch > largest) & (largest < max_sequences(ctx))
+    return (ctx.batch > largest) & (largest >= 1) & (largest < max_sequences(ctx))
 
 
 def queue_for_cache(holds: float, clients: float) -> str:

@@ -12,6 +12,8 @@ import numpy as np
 from rooflinecli.engine import build_request, evaluate, inference
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.phase_answer import DecodeAnswer, PrefillAnswer
+from rooflinecli.engine.residency import max_batch
+from rooflinecli.engine.serving_load import ReplicaLoad, prefill_interference_s
 from rooflinecli.formulas import energy, serving
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.snapshots import published
@@ -62,6 +64,9 @@ def _row(run: Row, prompt: int, batch: float, output: float, watts: float, rate:
         "max_num_seqs": running,  # which the server was started with, as it ran them
     }  # fmt: skip
     ctx = EstimateContext(build_request.request(options))
+    # as many as the server ran, of which not all were at full length
+    ran = ReplicaLoad("closed", ctx.batch, max_batch(ctx, layout), prefill_interference_s(ctx, layout))
+    ctx.memoized(layout, "load", lambda: ran)
     answer = inference.decode(ctx, layout)
     evaluate.derive(ctx, layout, "decode", answer)
     context, devices = serving.mean_context(ctx.prompt, ctx.output), float(layout.devices)

@@ -42,6 +42,7 @@ PINNED = {"n": 8, "tp": 2, "pp": 2, "dp": 2}
 RANKS = "the layouts that it ranks have the same first"
 ALIKE = "every order of the axes is alike inside a host"
 MEMORY = "another stage needs the most memory"
+STAGES = "the layout that ranks first has no stages"
 FITS = "it decides whether the layout fits"
 BASES: dict[str, tuple[str, dict[str, object], dict[str, str]]] = {  # name -> verb, question, options without effect and why that is no fault
     "decode": ("estimate", {**DENSE, "n": 8, "phase": "decode"}, {"bound": RANKS}),
@@ -61,9 +62,9 @@ BASES: dict[str, tuple[str, dict[str, object], dict[str, str]]] = {  # name -> v
     "compare": ("compare", {"model": "llama-3-8b", "hw": "h100,mi300x", "n": 3, "phase": "decode"}, {}),
     "simulate": ("simulate", {**DENSE, "n": 1, "qps": 2, "num-requests": 60, "interval": False}, {}),
     "closed loop": ("simulate", {**DENSE, "n": 2, "tp": 2, "pp": 1, "dp": 1, "concurrency": 4, "engine": "vllm", "interval": False}, {}),
-    "search": ("search", {**DENSE, **TRAIN, "n": 4, "batch": 16, "pp": 1}, {"placement": ALIKE}),
+    "search": ("search", {**DENSE, **TRAIN, "n": 4, "batch": 16, "pp": 1}, {"placement": ALIKE, "pipeline-schedule": STAGES}),
     "search of serving": ("search", {**DENSE, "n": 8, "qps": 4, "phase": "decode", "batch": "16,32"}, {}),
-    "plan": ("plan", {**DENSE, **TRAIN, "tokens": "100B", "deadline": "30d", "batch": 256, "pp": 1}, {"placement": ALIKE, "cp-algorithm": "no layout with --cp ranks first", "loss-chunks": MEMORY}),
+    "plan": ("plan", {**DENSE, **TRAIN, "tokens": "100B", "deadline": "30d", "batch": 256, "pp": 1}, {"placement": ALIKE, "pipeline-schedule": STAGES, "cp-algorithm": "no layout with --cp ranks first", "loss-chunks": MEMORY}),
     "plan of a service": ("plan", {**DENSE, "qps": 4, "batch": "16,32"}, {"bound": RANKS, "n": "it is the most to have", "gpu-memory-utilization": FITS}),
     "rl": ("rl", {**DENSE, "n": 16, "prompts": 16, "samples": 8, "output": "lognormal:500,0.5"}, {}),
     "sweep": ("sweep", {**DENSE, "n": 8, "phase": "decode", "batch": "1,8"},

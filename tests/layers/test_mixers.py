@@ -183,7 +183,7 @@ def test_operations_are_immutable():
 
 @pytest.mark.slow
 def test_operations_are_built_by_keyword():
-    """Thirteen fields in a row say nothing; wherever the package builds one, each is named."""
+    """Seventeen fields in a row say nothing; wherever the package builds one, those after its name, kind, format, FLOPs and bytes are named."""
     package = Path(__file__).resolve().parents[2] / "rooflinecli"
     built = [
         (path.name, call)
@@ -192,7 +192,7 @@ def test_operations_are_built_by_keyword():
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Op"
     ]
     assert len(built) > 10
-    assert [(name, call.lineno) for name, call in built if call.args] == []
+    assert [(name, call.lineno) for name, call in built if len(call.args) > 5] == []
 
 
 def test_a_latent_decode_step_reads_the_latent_once_for_all_heads():

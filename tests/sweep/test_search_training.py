@@ -224,7 +224,7 @@ def test_nothing_feasible_names_the_nearest_miss() -> None:
     asked, found = ask("llama-3-405b", "h100", 8, 8, 4096, {})
     result = report(asked, found)
     assert not result["feasible"]
-    assert "of memory per device" in result["nearest_miss"]["shortfall"]
+    assert "per device of 85.9 GB" in result["nearest_miss"]["shortfall"]
     asked, found = ask("llama-3-8b", "h100", 8, 8, 4096, {}, where=("train.time_s <= 1 us",))
     miss = report(asked, found)["nearest_miss"]
     fastest = ask("llama-3-8b", "h100", 8, 8, 4096, {})[1].top(1)[0].keys[0]
