@@ -56,13 +56,13 @@ def question(verb: str) -> type[Question[object]]:
     if " " in verb:
         return next(each for each in several(verb.partition(" ")[0]) if each.verb == verb)
     module, _, name = (_QUESTIONS | _COMMANDS)[verb].partition(":")
-    found: type[Question[Any]] = getattr(import_module(f"rooflinecli.{module}"), name)
+    found: type[Question[object]] = getattr(import_module(f"rooflinecli.{module}"), name)
     return found
 
 
-def several(group: str) -> tuple[type[Question[Any]], ...]:
+def several(group: str) -> tuple[type[Question[object]], ...]:
     """The questions of a verb that has several."""
-    found: tuple[type[Question[Any]], ...] = import_module(f"rooflinecli.questions.{group}.question").QUESTIONS
+    found: tuple[type[Question[object]], ...] = import_module(f"rooflinecli.questions.{group}.question").QUESTIONS
     return found
 
 

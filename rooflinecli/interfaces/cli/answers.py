@@ -59,18 +59,18 @@ class Top(Explained):
     # fmt: on
 
 
-def _search(question: Any, how: Any) -> Any:
+def _search(question: Any, how: Any) -> object:
     with Progress(unit="layouts") as bar:
         return _without_sensitivity(question, how).answer(bar.advance, how.workers(question))
 
 
-def _rl(question: Any, how: Any) -> Any:
+def _rl(question: Any, how: Any) -> object:
     """A step, or the best of its layouts, which this process tries alone."""
     with Progress(unit="layouts") as bar:
         return question.answer(bar.advance)
 
 
-def _plan(question: Any, how: Any) -> Any:
+def _plan(question: Any, how: Any) -> object:
     chips = ",".join(question.hw).count(",") + 1
     with Progress(chips, "chips") as bar:
         answer = question.answer(lambda chip: bar.add(bool(chip)), how.workers(question))
@@ -79,7 +79,7 @@ def _plan(question: Any, how: Any) -> Any:
     return answer
 
 
-def _compare(question: Any, how: Any) -> Any:
+def _compare(question: Any, how: Any) -> object:
     """The comparison, or measured rows next to the estimate on one chip."""
     return verbs.compared(_without_sensitivity(question, how))
 
@@ -93,7 +93,7 @@ def _without_sensitivity(question: Any, how: Delivery) -> Any:
     return question.replace(sensitivity=None)
 
 
-def _profile(question: Any, how: Any) -> Any:
+def _profile(question: Any, how: Any) -> object:
     """The profile, or with --against the trace next to an estimate."""
     if question.against is None:
         return question.answer()

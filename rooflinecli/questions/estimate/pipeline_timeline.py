@@ -27,16 +27,14 @@ def _passes(schedule: str, stage: int, pp: int, microbatches: int, chunks: int) 
     """How often a stage repeats which kinds of passes, with the chunk where they say it; W is of those that wait longest, and two joined
     by + run as one block."""
     left, total = pp - stage - 1, microbatches * chunks
-    if (
-        schedule == "zb-v"
-    ):  # ScheduleZBVZeroBubble of PyTorch (Qi et al. 2023, section 6): chunk 0 goes down the stages, chunk 1 up
+    # ScheduleZBVZeroBubble of PyTorch (Qi et al. 2023, section 6): chunk 0 goes down the stages, chunk 1 up
+    if schedule == "zb-v":
         return [
             (2 * left + 1, "F0"), (stage, "F1 F0"), (left + 1, "F1 I1 W"), (microbatches - 2 * pp + stage + 1, "F0 I0 W F1 I1 W"),
             (left, "I0 W F1 I1 W"), (stage, "I0 I1"), (left + 1, "I0 W"), (2 * stage, "W"),
         ]  # fmt: skip
-    if (
-        schedule == "dualpipe"
-    ):  # the eight steps of deepseek-ai/DualPipe: chunk 0 enters at the first stage, chunk 1 at the last
+    # the eight steps of deepseek-ai/DualPipe: chunk 0 enters at the first stage, chunk 1 at the last
+    if schedule == "dualpipe":
         near = min(stage, left)
         far, some = pp // 2 - near - 1, (near + 1) // 2
         return [
