@@ -19,12 +19,13 @@ from itertools import combinations, product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from rooflinecli.core import num
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number, divisors
 from rooflinecli.core.record import Json
 from rooflinecli.engine import extrapolation, legality
 from rooflinecli.engine.choose import divides_heads, scale_up_domain
-from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.context import UNNAMED, EstimateContext
 from rooflinecli.engine.legality import LegalityRule
 from rooflinecli.formulas.constraints import divides
 from rooflinecli.specs.layout import CHOSEN, OPEN, PLACEMENTS, Layout, OpenValues
@@ -233,10 +234,11 @@ def _sizes(
 
 
 def virtual_stages(ctx: EstimateContext, pp: float) -> Sequence[int]:
-    """Interleaved stages that are chosen: those of equal chunks, which every launcher starts, where the stages split the layers; else up to all
-    that leave each chunk a layer, the embedding or the loss, of which Megatron and NeMo start none."""
-    layers, launched = ctx.ledger.n_layers, (ctx.request.software or "").startswith(("megatron", "nemo"))
-    if ctx.request.stages is None and (launched or not layers % pp):
+    """Interleaved stages that are chosen: those of equal chunks, which every framework starts, where the stages split the layers; else up to all
+    that leave each chunk a layer, the embedding or the loss, unless the framework that is named starts no uneven ones."""
+    layers = ctx.ledger.n_layers
+    framework = ctx.chip.constants("training", "framework", ctx.request.software or UNNAMED)
+    if ctx.request.stages is None and (num.present(framework.even_chunks) or not layers % pp):
         return [1] if layers % pp else divisors(int(layers // pp))
     return range(1, max(int((layers + 2) // pp), 1) + 1)
 

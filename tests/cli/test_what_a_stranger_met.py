@@ -57,20 +57,3 @@ def test_shared_options_of_serving_are_no_news_in_a_check_of_training(tmp_path):
     assert "belongs to serving" not in run_cli("check", str(path)).err
     path.write_text(head + "kv_dtype: fp8, require: {train.time_s: '<= 9 s'}}\n")
     assert "--kv-dtype belongs to serving" in run_cli("check", str(path)).err
-
-
-@pytest.mark.parametrize(
-    ("layers", "framework", "even"), [(80, None, True), (42, None, False), (42, "megatron-2022", True)]
-)
-def test_chunks_that_are_chosen_can_be_launched(layers, framework, even):
-    """80 layers on 4 stages have chunks of equal size; 42 have none, and Megatron takes no others."""
-    from types import SimpleNamespace
-
-    from rooflinecli.engine.layout_space import virtual_stages
-
-    ctx = SimpleNamespace(
-        ledger=SimpleNamespace(n_layers=layers), request=SimpleNamespace(stages=None, software=framework)
-    )
-    found = virtual_stages(ctx, 4.0)
-    assert all(v == 1 or layers % (4 * v) == 0 for v in found) == even and 1 in found
-    assert even or found[-1] == 11

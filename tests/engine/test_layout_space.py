@@ -55,6 +55,19 @@ def test_a_search_tries_every_size() -> None:
         assert virtual == (divisors(32 // pp) if pp > 1 else [1])  # equal chunks of 32 layers
 
 
+@pytest.mark.parametrize(
+    ("model", "framework", "even"),
+    [("llama-3-70b", None, True), ("gemma-2-9b", None, False), ("gemma-2-9b", "torchtitan", False)]
+    + [("gemma-2-9b", name, True) for name in ("megatron", "megatron-2026+full-graph", "nemo-2024", "nemo-2025")],
+)
+def test_chunks_that_are_chosen_can_be_launched(model: str, framework: str | None, even: bool) -> None:
+    """80 layers on 4 stages have chunks of equal size; 42 have none, and Megatron and NeMo start no others."""
+    context = ctx(model, framework=framework)
+    found = layout_space.virtual_stages(context, 4.0)
+    assert all(v == 1 or context.ledger.n_layers % (4 * v) == 0 for v in found) == even and 1 in found
+    assert even or found[-1] == 11
+
+
 def test_sizes_that_are_named() -> None:
     found = sizes(Whole(CTX.request, {"tp": (2, 3), "micro-batch": (2, 5, 999), "virtual-stages": (7,), "ep": (4,)}))
     assert {split[0] for split in found} == {2}

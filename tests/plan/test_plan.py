@@ -485,4 +485,6 @@ def test_what_an_estimate_warns_of_is_said_of_the_best_row_of_a_search_a_plan_an
 def test_a_plan_whose_failures_leave_no_progress_says_so():
     asked = ("plan", "llama-3-8b", "--tokens", "1T", "--deadline", "30d", "--hw", "h100", "--price", "spot")
     ran = run_cli(*asked, "--preempted", "12h")
-    assert ran.code == 1 and "failures and preemptions leave no progress on any count tried" in " ".join(ran.out.split())
+    assert ran.code == 1 and "failures and preemptions leave no progress on any count tried" in " ".join(
+        ran.out.split()
+    )
