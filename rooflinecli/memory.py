@@ -384,7 +384,7 @@ def training_activations(
             known[*framework, *within] = found
     kept, transient, stem, head = found
     per_stage = kept * pipeline.share(layout, layers)
-    first, last = pipeline.schedule_of(layout).in_flight(layout, microbatches)
+    first, last = pipeline.in_flight(layout, microbatches)
     for tower in ledger.reading:
         kept, working_set, *ends = _stack_activations(
             tower.ledger, layout, formats, tower.length, lift, layers, framework, tower.inputs(layout.micro_batch)

@@ -1,7 +1,7 @@
 """Rules of a legal layout: one list for estimate, the choice of a layout, sweep, search and check (legality.yaml).
 
 A rule has a name (what must hold, for a sweep's table and a search's counts), the sizes it concerns, a truth value (a mask where
-sizes are arrays), and a sentence with the remedy for whoever gave the sizes.
+sizes are arrays), and a sentence with the remedy for whoever gave the sizes. What a pipeline schedule needs stands in its own file.
 The fields that a request sets itself come first: schedule, stages, recipe, how experts are served, attention data parallelism.
 """
 
@@ -19,8 +19,8 @@ from rooflinecli.core.expressions import Met, Scope, conditions
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number, one
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.formulas import schedule
 from rooflinecli.formulas.constraints import divides, within
+from rooflinecli.formulas.schedule import microbatch_count
 from rooflinecli.parallel import pipeline
 from rooflinecli.specs.layout import AXES, SIZES, Layout
 from rooflinecli.specs.request import Request
@@ -120,29 +120,23 @@ class LegalityRule:
 
 
 @cache
-def _conditions(kind: str) -> Callable[..., Iterator[Met]]:
-    """The rules of training or of serving as a function."""
+def _conditions(kind: str, schedule: str) -> Callable[..., Iterator[Met]]:
+    """The rules of training with a pipeline schedule, or of serving, as a function."""
     rows = [row for row in packaged(__file__)["rules"] if row.get("in", kind) == kind]
+    if kind == "train":
+        rows += pipeline.schedule_named(schedule)["needs"]
     return conditions(rows, packaged(__file__)["let"], _NAMES, "ctx, phase, broken, layout", Layout)
 
 
 def rules(ctx: EstimateContext, layout: Layout, phase: str, broken: bool = False) -> Iterator[LegalityRule]:
     """Every rule for a layout of `phase` but memory, or those that it breaks; sizes are scalars or arrays."""
-    for row, each, holds in _conditions("train" if phase == "train" else "serving")(ctx, phase, broken, layout):
-        if "schedule" in row:
-            count = schedule.microbatch_count(ctx.train_batch, layout.dp, layout.micro_batch)
-            for need in pipeline.schedule_of(layout).needs(layout, count):
-                if not (broken and num.value(need.holds)):
-                    yield LegalityRule(need.name, ("pp", "virtual_stages", "dp", "micro_batch"), need.holds, need.say)
-        else:
-            names = Scope(
-                {**_NAMES, "ctx": ctx, "layout": layout, "phase": phase, "each": each},
-                packaged(__file__)["let"],
-                layout,
-            )
-            say, option = partial(row["say"].format_map, _Plain(names)), names.worked(row.get("option", ""))
-            sizes = tuple(row.get("sizes", "").split())
-            yield LegalityRule(row["name"].format_map(names), sizes, holds, say, option)
+    kind = "train" if phase == "train" else "serving"
+    for row, each, holds in _conditions(kind, layout.schedule)(ctx, phase, broken, layout):
+        known = {**_NAMES, "ctx": ctx, "layout": layout, "phase": phase, "each": each}
+        names = Scope(known, packaged(__file__)["let"], layout)
+        say, option = partial(row["say"].format_map, _Plain(names)), names.worked(row.get("option", ""))
+        sizes = tuple(row.get("sizes", "").split())
+        yield LegalityRule(row["name"].format_map(names), sizes, holds, say, option)
 
 
 class _Plain:
@@ -211,6 +205,7 @@ _NAMES = {  # of the rules, besides those of the layout
     **{function.__name__: function for function in (any, float, isinstance, len, one, divides, within)},
     "num": num,
     "most_zero_of": most_zero,
+    "microbatch_count": microbatch_count,
     "widest_group": _widest_group,
     "tower_heads": lambda ledger: [(n, tower.ledger.spec.name) for tower in ledger.towers for n in tower.ledger.heads],
     "encoders_of_prompt": lambda ledger: [

@@ -67,9 +67,8 @@ def _load(ctx: EstimateContext, layout: Layout) -> ReplicaLoad:
     if r.concurrency is None:
         return ReplicaLoad("static", ctx.batch, largest)
     batch, per_slot = ctx.batch, 1.0
-    most = num.where(
-        largest >= 1, largest, max_sequences(ctx)
-    )  # what does not hold one sequence is priced as if it held all
+    # what does not hold one sequence is priced as if it held all
+    most = num.where(largest >= 1, largest, max_sequences(ctx))
     if r.concurrency is MOST:
         batch = num.maximum(largest, 1)
     elif num.present(batch > most):

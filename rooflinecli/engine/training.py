@@ -137,7 +137,7 @@ def _tail(
         exposed = exposed + shown(scattered / num.maximum(before, 1.0)) * before
     return StepTail(
         costs, exchange=exchange, exposed=exposed, optimizer=_optimizer_time(ctx, layout, params),
-        bubble=pipeline.schedule_of(layout).bubble(layout, stage.mean, stage.weight_gradients),
+        bubble=pipeline.bubble(layout, stage.mean, stage.weight_gradients),
     )  # fmt: skip
 
 

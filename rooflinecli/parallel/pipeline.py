@@ -1,35 +1,60 @@
 """Pipeline parallelism (Narayanan et al. 2021): consecutive layers on `pp` stages, activations sent between neighbors.
 
-A schedule is one file of schedules/: the bubble of a step, micro-batches in flight, sends per micro-batch, and constraints on a layout.
+A schedule is one file of schedules/, on top of the one that it is a `variant_of`, of expressions over formulas and sizes of a layout:
+`bubble` is the idle time of a stage per step, from the time of a microbatch on a stage and that of its weight gradients; `first` and `last`
+the microbatches (of a whole stage) whose activations the first and the last device hold; `sends` the activations that a device passes on
+per microbatch; `copies` the stages whose weights and gradients a device has (one by default); `needs` rows of engine/legality.yaml.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from rooflinecli.core import num
-from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.errors import unknown
+from rooflinecli.core.expressions import NOTHING, compiled
 from rooflinecli.core.num import Number
-from rooflinecli.formulas import constraints, schedule
+from rooflinecli.core.record import Json
+from rooflinecli.formulas import constraints, memory, schedule
 from rooflinecli.ledger.ops import Collective
-from rooflinecli.specs import registry
-from rooflinecli.specs.layout import SCHEDULES_IN, Layout
+from rooflinecli.specs.layout import SCHEDULES, SCHEDULES_IN, Layout
+from rooflinecli.specs.snapshots import table
+
+_FORMULAS = {**vars(schedule), **vars(memory), "one": num.one, **NOTHING}
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ScheduleConstraint:
-    """A constraint of a schedule on a layout: a name, where it holds, and the sentence with the remedy where it does not."""
+@cache
+def schedule_named(name: str) -> Json:
+    """What the file of a schedule says, and all that it needs. Raises UsageError."""
+    if name not in SCHEDULES:
+        raise unknown("schedule", name, SCHEDULES)
+    own: Json = table(Path(__file__).parents[1] / SCHEDULES_IN / f"{name}.yaml")
+    under = schedule_named(own["variant_of"]) if "variant_of" in own else {"copies": "1.0", "needs": []}
+    return {**under, **own, "needs": [*under["needs"], *own.get("needs", ())]}
 
-    name: str
-    holds: Number
-    say: Callable[[], str]
+
+def _of_schedule(layout: Layout, what: str, **names: Any) -> Any:
+    sizes = {"pp": layout.pp, "virtual_stages": layout.virtual_stages, **names}
+    return eval(compiled(schedule_named(layout.schedule)[what]), _FORMULAS, sizes)
 
 
-def schedule_of(layout: Layout) -> Any:
-    """The schedule of a layout, a module of schedules/: `bubble` is the idle time of a stage per step, `in_flight` the microbatches that the
-    first and the last stage hold, `sends` what a stage passes on, `needs` its constraints."""
-    return registry.load(SCHEDULES_IN, layout.schedule)
+def bubble(layout: Layout, stage_time: Number, weight_gradient_time: Number) -> Number:
+    """Idle time of a stage per step."""
+    return _of_schedule(layout, "bubble", stage_time=stage_time, weight_gradient_time=weight_gradient_time)
+
+
+def in_flight(layout: Layout, microbatches: Number) -> tuple[Number, Number]:
+    """Microbatches whose activations the first and the last device hold."""
+    first = _of_schedule(layout, "first", microbatches=microbatches)
+    return first, _of_schedule(layout, "last", first=first)
+
+
+def copies(layout: Layout) -> Number:
+    """Stages whose weights and gradients a device has."""
+    return _of_schedule(layout, "copies")
 
 
 def collectives(
@@ -37,14 +62,8 @@ def collectives(
 ) -> list[Collective]:
     """What one stage sends per micro-batch: outputs forward, input gradients backward, as often as the schedule has it."""
     size = tokens * d_model * bytes_per_value / layout.tp
-    times = schedule_of(layout).sends(layout, backward)
+    times = _of_schedule(layout, "sends", backward=backward)
     return [Collective("pp.permute", "permute", size, "pp", layout.pp, layout.stride["pp"], times)]
-
-
-def copies(layout: Layout) -> Number:
-    """Stages whose weights and gradients a device has: one by default."""
-    hook = getattr(schedule_of(layout), "copies", None)
-    return 1.0 if hook is None else hook(layout)
 
 
 def layers_on_fullest_stage(layout: Layout, layers: Number) -> Number:

@@ -13,7 +13,7 @@ from typing import Any
 from rooflinecli.core.errors import unknown
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-_SPELLED = {"1f1b": "one_f_one_b", "llama.cpp": "llama_cpp"}  # names that people write and Python could not import
+_SPELLED = {"llama.cpp": "llama_cpp"}  # names that people write and Python could not import
 
 
 def canonical(folder: str, name: str) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from importlib import import_module
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from conftest import run_cli
@@ -13,25 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.parallel import schedules
+from rooflinecli.parallel import pipeline
 from rooflinecli.questions.estimate.pipeline_timeline import timeline
 from rooflinecli.render.blocks import Picture
 from rooflinecli.render.report import charts
-from rooflinecli.specs.layout import Layout
+from rooflinecli.specs.layout import SCHEDULES, Layout
 
 STEP = ("estimate", "llama-3-8b", "--hw", "h100", "-n", "8", "--pp", "4", "--phase", "train", "--batch", "16")
 
 
-SCHEDULES = {
-    path.stem.replace("_", "-"): import_module(f"rooflinecli.parallel.schedules.{path.stem}")
-    for path in Path(schedules.__path__[0]).glob("[!_]*.py")
-}
-CHUNKED = ("one-f-one-b", "interleaved-zero-bubble")
+CHUNKED = ("1f1b", "interleaved-zero-bubble")
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    name=st.sampled_from(sorted(SCHEDULES)),
+    name=st.sampled_from(SCHEDULES),
     pp=st.integers(1, 4).map(lambda half: 2 * half),
     groups=st.integers(2, 4),
     chunks=st.integers(1, 3),
@@ -42,10 +36,10 @@ def test_a_pipeline_idles_the_bubble_that_the_estimate_counts(name, pp, groups, 
     chunks = max(chunks, 1 + (name == "interleaved-zero-bubble")) if name in CHUNKED else 1
     backward = 2.0 if name == "zb-v" else backward
     microbatches = groups * pp
-    passes = timeline({"one-f-one-b": "1f1b"}.get(name, name), pp, microbatches, chunks, backward)
+    passes = timeline(name, pp, microbatches, chunks, backward)
     idle = max(each.end for each in passes) - sum(each.end - each.start for each in passes) / pp
-    layout = Layout(pp=pp, virtual_stages=chunks)
-    assert idle == pytest.approx(SCHEDULES[name].bubble(layout, 1.0 + backward, 1.0), abs=1e-9)
+    layout = Layout(pp=pp, virtual_stages=chunks, schedule=name)
+    assert idle == pytest.approx(pipeline.bubble(layout, 1.0 + backward, 1.0), abs=1e-9)
     assert sum(each.end - each.start for each in passes) == pytest.approx((1 + backward) * microbatches * pp)
     assert len({each[:4] for each in passes}) == len(passes)
     for stage in range(pp):
