@@ -75,6 +75,13 @@ def test_an_instance_takes_its_own_devices_and_stays_inside_a_host():
     assert said["groups"][0]["price"] == "given" and said["groups"][0]["needed"] is None
 
 
+def test_of_equal_devices_those_that_carry_more_are_taken_as_plan_and_search_do():
+    """Three instances of two devices carry 5.7 requests a second, one of six devices 6.0, and six of a host's eight are free for it."""
+    said = placed_answer({"a": 24}, {"chat": 5.0}, {("chat", "a"): (Made(6, 6.0), Made(2, 1.9))})
+    (row,) = said["rows"]
+    assert (row["instances"], row["devices"], row["unused"]) == (1, 6, 0)
+
+
 def test_parts_that_do_not_go_in_together_give_way_to_those_that_do():
     """Ten devices in hosts of six: 3 + 3 and 2 + 2 find no room one by one, and 2 + 2 + 2 carry almost as much as 3 + 3."""
     found = {("one", "a"): (Made(3, 3.0), Made(2, 1.9)), ("two", "a"): (Made(2, 1.0),)}

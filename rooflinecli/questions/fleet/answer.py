@@ -160,8 +160,9 @@ class Placement:
         if there is None:
             return []
         sizes = [(devices_taken(one.devices, there.domain, self.rounding), one) for one in there.found]
+        ends = self.question.bound, "expected"
         return [
-            (InstanceOption(size, float(one.rate.at(self.question.bound, less=False))), one)
+            (InstanceOption(size, *(float(one.rate.at(end, less=False)) for end in ends)), one)
             for size, one in sizes
             if size <= group.devices
         ]
@@ -225,7 +226,7 @@ def report(question: Fleet, found: dict[tuple[str, str], InstanceOptions]) -> Fl
     alone = placed.program.growth_alone() if placed.able else []
     exact = replace(placed, rounding="none")
     tight = exact.solve() if exact.able and growth >= 1 else None
-    if given and tight and tight.weight < given.weight and exact.fits_in_domains(tight):
+    if given and tight and tight.weight <= given.weight and exact.fits_in_domains(tight):
         placed, given = exact, tight
     fits = given is not None and growth >= 1 and len(placed.able) == len(question.services)
     rows = _rows(placed, given, min(growth, 1.0)) if given is not None else []

@@ -17,13 +17,16 @@ from math import gcd, prod
 
 import numpy as np
 
+from rooflinecli.core import num
+
 
 @dataclass(frozen=True)
 class InstanceOption:
-    """An instance layout of a model on a group: devices it takes, requests per second that it carries at the end held."""
+    """An instance layout of a model on a group: devices it takes, requests per second that it carries at the bound, and expected."""
 
     size: int
     rate: float
+    expected: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,13 @@ class ServiceDemand:
         return np.min(counts, axis=0) if counts else np.where(rate > 0, np.inf, 0.0)
 
     def best(self, group: int, devices: int) -> InstanceOption | None:
-        """The layout with the highest rate on a number of devices, the one with the fewest instances among equals."""
-        able = [o for o in self.offers[group] if o.size <= devices]
-        return max(able, key=lambda o: (devices // o.size * o.rate, o.size), default=None)
+        """The layout with the highest rate on a number of devices; of equals, as a search ranks them, the most expected, then the smallest."""
+
+        def rank(o: InstanceOption) -> tuple[float, ...]:
+            count = devices // o.size
+            return num.single(count * o.rate), num.single(count * o.expected), -o.size
+
+        return max((o for o in self.offers[group] if o.size <= devices), key=rank, default=None)
 
 
 Bundle = tuple[tuple[int, ...], float]  # lots of all groups but the last, and devices of the last
