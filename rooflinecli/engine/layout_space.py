@@ -19,13 +19,12 @@ from itertools import combinations, product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from rooflinecli.core import num
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number, divisors
 from rooflinecli.core.record import Json
 from rooflinecli.engine import extrapolation, legality
 from rooflinecli.engine.choose import divides_heads, scale_up_domain
-from rooflinecli.engine.context import UNNAMED, EstimateContext
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.legality import LegalityRule
 from rooflinecli.formulas.constraints import divides
 from rooflinecli.specs.layout import CHOSEN, OPEN, PLACEMENTS, Layout, OpenValues
@@ -194,13 +193,15 @@ def few_layouts(ctx: EstimateContext, devices: int, broken: list[LegalityRule] |
             rule = legality.first_violation(ctx, layout, "train")
             if rule is None and whole and not (divided := divides_batch(ctx, layout)).holds:
                 rule = divided
-            if rule is None:
-                highest = 1 if layout.replicas == 1 else max(most, 1)
-                for one in settings:
-                    if request.zero is not None or one.zero <= highest:
-                        changes = {name: value for name, value in one.settings.items() if value is not None}
-                        yield without_effect_removed(request, layout.with_changes(**changes))
-            elif broken is not None:
+            highest = 1 if layout.replicas == 1 else max(most, 1)
+            for one in settings if rule is None else ():
+                if request.zero is not None or one.zero <= highest:
+                    changes = {name: value for name, value in one.settings.items() if value is not None}
+                    found = without_effect_removed(request, layout.with_changes(**changes))
+                    rule = next((rule for rule in legality.launched(ctx, found, space.open) if not rule.holds), None)
+                    if rule is None:
+                        yield found
+            if rule is not None and broken is not None:
                 broken.append(rule)
 
 
@@ -235,11 +236,10 @@ def _sizes(
 
 def virtual_stages(ctx: EstimateContext, pp: float) -> Sequence[int]:
     """Interleaved stages that are chosen: those of equal chunks, which every framework starts, where the stages split the layers; else up to all
-    that leave each chunk a layer, the embedding or the loss, unless the framework that is named starts no uneven ones."""
+    that leave each chunk a layer, the embedding or the loss."""
     layers = ctx.ledger.n_layers
-    framework = ctx.chip.constants("training", "framework", ctx.request.software or UNNAMED)
-    if ctx.request.stages is None and (num.present(framework.even_chunks) or not layers % pp):
-        return [1] if layers % pp else divisors(int(layers // pp))
+    if ctx.request.stages is None and not layers % pp:
+        return divisors(int(layers // pp))
     return range(1, max(int((layers + 2) // pp), 1) + 1)
 
 
@@ -321,8 +321,15 @@ def structures(space: LayoutSpace, sparse: bool = False) -> Iterator[DeviceSplit
                         yield DeviceSplit(int(zero), str(recompute), bool(parallel), domains, placement)
 
 
-def affected_axes(ctx: EstimateContext, found: LayoutArrays, space: LayoutSpace, structure: DeviceSplit) -> np.ndarray:
-    """Indices of the layouts for which this structure is not the same as a plainer one."""
+def affected_axes(
+    ctx: EstimateContext,
+    found: LayoutArrays,
+    space: LayoutSpace,
+    structure: DeviceSplit,
+    rejected: Counter[str] | None = None,
+) -> np.ndarray:
+    """Indices of the layouts for which this structure is not the same as a plainer one, and which the framework launches; `rejected` counts what
+    it does not."""
     import numpy as np
 
     if structure.zero > 1 and structure.zero > legality.most_zero(ctx, structure.layout(ctx.request)):
@@ -347,6 +354,12 @@ def affected_axes(ctx: EstimateContext, found: LayoutArrays, space: LayoutSpace,
         keep &= (group * sizes["cp"] % sizes["ep"] == 0) & (group > 1) & (group < sizes["dp"])
         if structure.domains > 1:
             keep &= group > groups(ctx, found, structure.domains - 1)
+    kept = np.flatnonzero(keep)
+    for rule in legality.launched(ctx, found.take(kept).laid(ctx, structure).plan(ctx.request), space.open):
+        holds = np.broadcast_to(rule.holds, kept.shape)
+        if rejected is not None:
+            rejected[rule.name] += int((keep[kept] & ~holds).sum())
+        keep[kept[~holds]] = False
     return np.flatnonzero(keep)
 
 

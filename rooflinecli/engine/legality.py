@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from functools import cache, partial
 from typing import Any
 
@@ -120,10 +120,12 @@ class LegalityRule:
 
 
 @cache
-def _conditions(kind: str, schedule: str) -> Callable[..., Iterator[Met]]:
-    """The rules of training with a pipeline schedule, or of serving, as a function."""
+def _conditions(kind: str, schedule: str = "", framework: str = "") -> Callable[..., Iterator[Met]]:
+    """The rules of training with a pipeline schedule, or of serving, as a function; or those of what a framework launches."""
     rows = [row for row in packaged(__file__)["rules"] if row.get("in", kind) == kind]
-    if kind == "train":
+    if framework:
+        rows = [row for row in packaged(__file__, "launched")["rules"] if framework in row["of"].split()]
+    elif kind == "train":
         rows += pipeline.schedule_named(schedule)["needs"]
     return conditions(rows, packaged(__file__)["let"], _NAMES, "ctx, phase, broken, layout", Layout)
 
@@ -137,6 +139,17 @@ def rules(ctx: EstimateContext, layout: Layout, phase: str, broken: bool = False
         say, option = partial(row["say"].format_map, _Plain(names)), names.worked(row.get("option", ""))
         sizes = tuple(row.get("sizes", "").split())
         yield LegalityRule(row["name"].format_map(names), sizes, holds, say, option)
+
+
+def launched(ctx: EstimateContext, layout: Layout, given: Container[str]) -> Iterator[LegalityRule]:
+    """What the named framework launches (launched.yaml) of layouts that are chosen; a rule whose sizes are all `given` leaves no choice."""
+    framework = (ctx.request.software or "").partition("+")[0]
+    for row, _, holds in _conditions("train", framework=framework)(ctx, "train", False, layout) if framework else ():
+        flags = [size.replace("_", "-") for size in row["sizes"].split()]
+        if not all(flag in given for flag in flags):
+            name = f"{framework} {row['name']}"
+            say = f"--framework {name}; free --{' or --'.join(flags)}, or name another"
+            yield LegalityRule(name, tuple(row["sizes"].split()), holds, partial(str, say))
 
 
 class _Plain:

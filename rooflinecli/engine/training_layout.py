@@ -125,7 +125,10 @@ def refined(ctx: EstimateContext, devices: int, few: list[Layout] | None = None)
 
 def _score(ctx: EstimateContext, layout: Layout) -> Score | None:
     """None where the layout is illegal."""
-    if legality.first_violation(ctx, layout, "train") is not None:
+    given = layout_space.CoarseSpace(ctx.request).open
+    if legality.first_violation(ctx, layout, "train") or not all(
+        one.holds for one in legality.launched(ctx, layout, given)
+    ):
         return None
     try:
         memory = resident_memory(ctx, layout, "train")

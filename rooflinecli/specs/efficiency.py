@@ -116,7 +116,6 @@ class Efficiency(Spec):
     narrow_gather: float = _switch("n_g", "1 where tensor parallelism gathers activations and their gradients in the format of the matmul that reads them", structural=True)
     host_copy: float = _switch("h_p", "1 where a host keeps a copy of sharded weights, from which the backward pass gathers", structural=True)
     sharding: float = _constant(3.0, "1", "z_max", "framework: the highest ZeRO stage that it has", ge=0)
-    even_chunks: float = _switch("even_chunks", "framework: 1 where it starts no virtual stages of unequally many layers", structural=True)
     mtp: float = _switch("mtp", "framework: 1 where it trains a model's multi-token prediction layers", structural=True)
     pads_heads: float = _switch("pads", "framework: 1 where it pads attention heads to a multiple of the tensor group", structural=True)
     logit_bytes: float = _bytes("b_logit", "framework: bytes per logit in addition to those counted: fp32 copies of the cross-entropy", structural=True)

@@ -163,7 +163,7 @@ def test_a_framework_without_sharded_gradients_is_given_none():
 @pytest.mark.parametrize(
     "options",
     [
-        "gemma-2-27b --hw v100 -n 32 --batch 64 --seq-len 32768 --framework deepspeed --recompute full",  # on TP 16 alone
+        "gemma-2-27b --hw v100 -n 32 --batch 64 --seq-len 32768 --framework deepspeed --recompute full --cp-algorithm ulysses",  # on TP 16 alone
         "addition-10m --hw t4 -n 1",  # a batch of 5 x 5 x 11 x 31 x 41: no power of two divides it
         "bert-large --hw mi300x -n 16 --batch 332",  # replicas take a fourth of the devices
         "addition-10m --hw b200 -n 16 --batch 4641",  # no replica count divides it, and context ranks of 3 tokens are none

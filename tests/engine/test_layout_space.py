@@ -55,17 +55,11 @@ def test_a_search_tries_every_size() -> None:
         assert virtual == (divisors(32 // pp) if pp > 1 else [1])  # equal chunks of 32 layers
 
 
-@pytest.mark.parametrize(
-    ("model", "framework", "even"),
-    [("llama-3-70b", None, True), ("gemma-2-9b", None, False), ("gemma-2-9b", "torchtitan", False)]
-    + [("gemma-2-9b", name, True) for name in ("megatron", "megatron-2026+full-graph", "nemo-2024", "nemo-2025")],
-)
-def test_chunks_that_are_chosen_can_be_launched(model: str, framework: str | None, even: bool) -> None:
-    """80 layers on 4 stages have chunks of equal size; 42 have none, and Megatron and NeMo start no others."""
-    context = ctx(model, framework=framework)
-    found = layout_space.virtual_stages(context, 4.0)
-    assert all(v == 1 or context.ledger.n_layers % (4 * v) == 0 for v in found) == even and 1 in found
-    assert even or found[-1] == 11
+def test_chunks_that_are_chosen_can_be_launched() -> None:
+    """80 layers on 4 stages have chunks of equal size; 42 have none, and up to eleven chunks of a layer or an end."""
+    found = layout_space.virtual_stages(ctx("llama-3-70b"), 4.0)
+    assert all(80 % (4 * v) == 0 for v in found) and 20 in found
+    assert [*layout_space.virtual_stages(ctx("gemma-2-9b"), 4.0)] == [*range(1, 12)]
 
 
 def test_sizes_that_are_named() -> None:
@@ -217,3 +211,59 @@ def test_a_batch_that_some_split_takes_whole() -> None:
             CTX, DeviceSplit(1, "none", False).layout(CTX.request, {"dp": 8.0, "micro_batch": 4.0})
         ).holds
     )
+
+
+def launched(framework: str, model: str = "llama-3-8b", **given: Any) -> dict[str, np.ndarray]:
+    """Sizes and settings of every layout of 16 devices that a search under a framework tries."""
+    context = ctx(model, n=16, batch=48, seq=4096, framework=framework)
+    space = Whole(context.request, {name.replace("_", "-"): value for name, value in given.items()})
+    found = layout_space.layouts(context, space, 16)
+    parts = [
+        (structure, found.take(layout_space.affected_axes(context, found, space, structure)))
+        for structure in layout_space.structures(space)
+    ]
+    columns = {name: np.concatenate([part.sizes[name] for _, part in parts]) for name in layout_space.ORDER}
+    for name in ("zero", "recompute", "sequence_parallel"):
+        columns[name] = np.concatenate([np.full(len(part), getattr(one, name)) for one, part in parts])
+    return columns
+
+
+def test_a_framework_that_is_named_launches_what_is_tried() -> None:
+    """engine/launched.yaml against what the frameworks' own checks refuse, for each that has such a check."""
+    found = launched("torchtitan")  # FSDP shards gradients with the states; tensors and sequences are split together
+    assert not (found["zero"][found["dp"] * found["cp"] > 1] == 1).any() and {*found["recompute"]} == {"none", "full"}
+    assert (
+        found["sequence_parallel"][found["tp"] > 1].all()
+        and not (found["zero"][(found["tp"] > 1) & (found["dp"] > 1)] == 0).any()
+    )
+    found = launched("deepspeed")  # "ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism"
+    assert (
+        found["zero"][found["pp"] > 1].max() == 1
+        and found["zero"].max() == 3
+        and {*found["virtual_stages"]} == {*found["cp"]} == {1}
+    )
+    found = launched("llm-foundry")
+    assert {*found["tp"]} == {*found["pp"]} == {*found["cp"]} == {1} and {*found["zero"]} == {0, 2, 3}
+
+
+def test_uneven_stages_of_a_framework() -> None:
+    """42 layers: Megatron Core takes any stages of one chunk (--pipeline-model-parallel-layout), before 2025 those that divide them; NeMo of
+    2025 sets the first and the last stage: 16 stages would have fourteen of three layers and none for the ends."""
+    stages = {name: launched(name, "gemma-2-9b") for name in ("megatron-2025", "megatron-2022", "nemo-2025")}
+    assert {name: {*found["pp"]} for name, found in stages.items()} == {
+        "megatron-2025": {1, 2, 4, 8, 16}, "megatron-2022": {1, 2}, "nemo-2025": {1, 2, 4, 8}
+    }  # fmt: skip
+    chunks = stages["megatron-2025"]
+    assert {*chunks["virtual_stages"][chunks["pp"] == 4]} == {1} and {*chunks["virtual_stages"][chunks["pp"] == 2]} == {
+        1,
+        3,
+        7,
+        21,
+    }
+
+
+def test_a_size_that_is_given_is_no_choice_of_the_framework() -> None:
+    assert {*launched("llm-foundry", tp=(2,))["tp"]} == {2}
+    both = launched("deepspeed", pp=(2,), zero=(3,))
+    assert len(both["pp"]) and {*both["zero"]} == {3}
+    assert {*launched("deepspeed", pp=(2,))["zero"]} == {0, 1}

@@ -406,3 +406,12 @@ def test_a_server_that_was_read_keeps_what_it_says(tool, kept, named, recwarn):
     assert "--max-num-seqs" not in rl.emit("vllm", rl.estimate(source=SERVED, hw="h100"))  # which it does not limit
     uncached = rl.emit("sglang", rl.estimate(source=SERVED.replace("--enable", "--no-enable"), hw="h100"))
     assert "--disable-radix-cache" in uncached
+
+
+def test_virtual_stages_of_torchtitan_whose_ends_count_as_no_layers():
+    """32 layers in 32 stages are one each; with embedding and head as a layer each no number of layers a stage makes 32 stages of 34."""
+    plan = {"model": "llama-3-8b", "phase": ["train"], "n": 64, "pp": 4, "dp": 16, "zero": 2, "virtual-stages": 8}
+    written = emit.emit("torchtitan", plan).text
+    assert "layers_per_stage = 1\n" in written and "first_stage_less_layers = 0\n" in written
+    assert read.read_text(written, "torchtitan").options["virtual-stages"] == 8
+    assert "less_layers" not in emit.emit("torchtitan", plan | {"virtual-stages": 3}).text  # 12 stages of 34

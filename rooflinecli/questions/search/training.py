@@ -173,7 +173,9 @@ def search(question: TrainingSearchQuestion, progress: Progress | None = None, w
     per_device = {n: layout_space.layouts(ctx, question, n) for n in question.devices}
     structures = list(layout_space.structures(question))
     work = [
-        (one, s, layout_space.affected_axes(ctx, one, question, s)) for one in per_device.values() for s in structures
+        (one, s, layout_space.affected_axes(ctx, one, question, s, found.rejected))
+        for one in per_device.values()
+        for s in structures
     ]
     total = sum(len(chosen) for *_, chosen in work)
     for offered in per_device.values():

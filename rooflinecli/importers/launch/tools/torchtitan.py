@@ -15,6 +15,7 @@ VERSION = "torchtitan 0.2"
 TRAINS = True
 SUFFIX = ".toml"
 FLAGS = flags("torchtitan")
+_ENDS = ("first", "last")
 _DEGREES = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
 _SCHEDULES = {"1f1b": "1f1b", "gpipe": "gpipe", "interleaved1f1b": "", "interleavedzerobubble": "interleaved-zero-bubble", "zbvzerobubble": "zb-v"}  # fmt: skip
 _PER_STAGE = "parallelism.pipeline_parallel_layers_per_stage"
@@ -112,7 +113,11 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
             launch.options["virtual-stages"] = 2
         layers, of_stage = model_layers(str(launch.options.get("model", ""))), args.whole(launch, _PER_STAGE)
         if layers and of_stage and launch.options["pp"] > 1:
-            launch.options["virtual-stages"] = _stages(layers, of_stage) // int(launch.options["pp"])
+            ends = sum(
+                args.whole(launch, f"parallelism.pipeline_parallel_{end}_stage_less_layers", default=1) or 0
+                for end in _ENDS
+            )
+            launch.options["virtual-stages"] = _stages(layers, of_stage, ends) // int(launch.options["pp"])
     elif kind:
         launch.unmodelled.append(f"parallelism.pipeline_parallel_schedule {schedule}")
     args.put(launch, "expert-tp", "parallelism.expert_tensor_parallel_degree")
@@ -120,9 +125,9 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
     launch.unmodelled += args.left(FLAGS)
 
 
-def _stages(layers: int, of_stage: int) -> int:
-    """Stages of this many layers, embedding and head counted as one each (torchtitan/distributed/pipeline_parallel.py)."""
-    return -(-(layers + 2) // of_stage)
+def _stages(layers: int, of_stage: int, ends: int = 2) -> int:
+    """Stages of this many layers, embedding and head counted as one each by default (torchtitan/distributed/pipeline_parallel.py)."""
+    return -(-(layers + ends) // of_stage)
 
 
 def _names(key: str) -> list[str]:
@@ -177,15 +182,17 @@ def write(options: Options, model: str) -> str:
         model_layers(options["model"]) or 0,
     )
     interleaved = int(options.get("virtual-stages") or 1) > 1 and options.get("schedule", "1f1b") == "1f1b"
-    of_stage = _stages(layers, stages)
-    interleaved &= _stages(layers, of_stage) == stages
+    of_stage, ends = _stages(layers, stages), dict[str, int]()
+    if _stages(layers, of_stage) != stages:
+        of_stage, ends = _stages(layers, stages, 0), {f"pipeline_parallel_{end}_stage_less_layers": 0 for end in _ENDS}
+    interleaved &= _stages(layers, of_stage, 0 if ends else 2) == stages
     tables: dict[str, Options] = {
         "model": {"name": name, "flavor": flavor, "converters": ["quantize.linear.float8"] if options.get("dtype") == "fp8" else None},
         "training": {"local_batch_size": int(options.get("micro-batch") or 1), "global_batch_size": options.get("batch"), "seq_len": options.get("seq")},
         "parallelism": {"data_parallel_replicate_degree": dp // within, "data_parallel_shard_degree": within}
         | {f"{word}_parallel_degree": int(options.get(axis, 1)) for axis, word in _DEGREES.items()}
         | {"fsdp_reshard_after_forward": "never" if zero == 2 else None}
-        | ({"pipeline_parallel_schedule": "Interleaved1F1B", "pipeline_parallel_layers_per_stage": of_stage} if interleaved else {}),
+        | ({"pipeline_parallel_schedule": "Interleaved1F1B", "pipeline_parallel_layers_per_stage": of_stage, **ends} if interleaved else {}),
         "activation_checkpoint": {"mode": {"op": "selective", "full": "full"}.get(recompute, "none"), "selective_ac_option": "op" if recompute == "op" else None},
     }  # fmt: skip
     written = {name: {key: value for key, value in rows.items() if value is not None} for name, rows in tables.items()}
