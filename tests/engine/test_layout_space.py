@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
-from rooflinecli.engine import build_request, layout_space
+from rooflinecli.engine import build_request, layout_space, legality
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.layout_space import CoarseSpace, DeviceSplit, LayoutArrays
+from rooflinecli.specs.layout import Layout
 
 
 class Whole(NamedTuple):
@@ -267,3 +270,19 @@ def test_a_size_that_is_given_is_no_choice_of_the_framework() -> None:
     both = launched("deepspeed", pp=(2,), zero=(3,))
     assert len(both["pp"]) and {*both["zero"]} == {3}
     assert {*launched("deepspeed", pp=(2,))["zero"]} == {0, 1}
+
+
+def test_layouts_that_are_left_out_are_counted_by_the_first_rule_they_break() -> None:
+    """Of a table of all sizes at once, as of each layout by itself."""
+    context, names = ctx(n=24, batch=36, seq=4096), ("tp", "pp", "cp", "dp", "ep", "micro_batch", "virtual_stages")
+    space, kept, broken = CoarseSpace(context.request), 0, Counter[str]()
+    for split, rest in layout_space._sizes(context, space, 24):
+        for others in itertools.product(*rest):
+            one = Layout(**dict(zip(names, (*map(float, split), *others), strict=True)))  # type: ignore[arg-type]
+            rule = legality.first_violation(context, one, "train")
+            if rule is None and 36 % (one.dp * one.micro_batch):
+                rule = layout_space.divides_batch(context, one)
+            broken.update([rule.name] if rule else [])
+            kept += rule is None
+    found = layout_space.layouts(context, space, 24)
+    assert (len(found), found.rejected) == (kept, dict(broken)) and kept and len(broken) > 1

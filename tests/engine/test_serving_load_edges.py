@@ -9,7 +9,7 @@ import pytest
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.engine import build_request, inference, serving_load
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.serving_load import BEHIND, is_unstable
+from rooflinecli.engine.serving_load import BEHIND, ReplicaLoad, is_unstable
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.specs.layout import Layout
 
@@ -107,3 +107,38 @@ def test_a_rate_beyond_what_full_slots_answer_is_refused(monkeypatch, qps, susta
         Infeasible, match=r"--qps 1\.1 cannot be sustained: a replica with --max-num-seqs 2 answers 1 requests/s"
     ):
         inference.full_slots(ctx, layout)
+
+
+@pytest.mark.parametrize(
+    ("clients", "wait", "prompts", "found"),
+    [
+        (
+            1.0,
+            3.0,
+            0.001,
+            4 * 11 / 4,
+        ),  # four clients, each in a slot of its own: 3 s to the first token and 10 steps of 0.1 s
+        (
+            2.0,
+            2.0,
+            0.001,
+            4 * 11 / 2,
+        ),  # eight clients take 3 s each, but a slot that is always full ends a request every 2 s
+        (2.0, 9.0, 0.001, 8 * 11 / 10),  # or clients wait longer than slots do
+        (2.0, 2.0, 1.0, 11.0),  # or prompts of a second each come one after the other
+    ],
+)
+def test_a_closed_loop_makes_what_its_clients_slots_and_prompts_allow(monkeypatch, clients, wait, prompts, found):
+    monkeypatch.setattr(inference, "_closed_loop_ttft", lambda *_: wait)
+    monkeypatch.setattr(inference, "_first_in_slot", lambda *_: 1.0)
+    busy = ReplicaLoad("closed", 4.0, 4.0, prompts, requests_per_slot=clients)
+    assert inference.throughput(SimpleNamespace(output=11.0), Layout(dp=3), busy, 0.1) == pytest.approx(3 * found)
+
+
+@pytest.mark.parametrize(("kind", "sequences"), [("open", 6.0), ("closed", 5.0)])
+def test_a_request_that_arrives_joins_those_in_flight(monkeypatch, kind, sequences):
+    """Where a loop that was counted does not apply, an arrival finds five sequences and is the sixth; in a closed loop it is one of the five."""
+    loop = SimpleNamespace(decoding=1.0, instead_of=lambda counted, mean: mean)
+    monkeypatch.setattr(inference.counted_loop, "counted", lambda *_: loop)
+    monkeypatch.setattr(inference, "decode_pass", lambda ctx, layout, busy: (busy.kind, busy.batch, busy.max_batch))
+    assert inference._decode_step(None, Layout(), ReplicaLoad(kind, 5.0, 9.0)) == ("closed", sequences, 9.0)
