@@ -540,8 +540,9 @@ PUBLIC: dict[str, tuple[str, list[tuple]]] = {
     "KellerJordan/modded-nanogpt:records": (  # means so far, below the code that prints them
         'print(f"step:{step}/{n} val_loss:{v:.4f} train_time:{t:.0f}ms step_avg:{t / step:.2f}ms")\n'
         "step:0/3375 val_loss:10.82584 train_time:0.000s step_avg:nanms\nstep:125/3375 val_loss:4.85424 train_time:56.129s step_avg:449.03ms\n"
+        "step:126/3375 train_time:56.6s step_avg:449.11ms\nstep:127/3375 train_time:57.1s step_avg:449.2ms\n"
         "step:250/3375 val_loss:4.19903 train_time:115.487s step_avg:461.95ms\n",
-        [(4, "train", 0.46195, "s", {"notes": ("the mean of the run's steps so far, as its last line states it",)})],
+        [(6, "train", 0.46195, "s", {"notes": ("the mean of the run's steps so far, as its last line states it",)})],
     ),
     "PaddlePaddle/PaddleFleetX:examples/transformer/models/GPT/docs/hybrid_parallel.md": (  # the rate of all devices before that of one
         "".join(

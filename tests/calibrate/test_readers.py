@@ -5,13 +5,16 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 from calibrate.logs import LOGS, MEGATRON, NCCL, SERVE, SGLANG
 
-from rooflinecli.core.errors import DataError
+from rooflinecli.calibrate import resolve_rows
+from rooflinecli.core.errors import DataError, UsageError
+from rooflinecli.importers import logs
 from rooflinecli.importers.logs import read, read_source, readers, step_logs
-from rooflinecli.importers.source import Source, number
+from rooflinecli.importers.source import MeasuredRow, Source, number
 
 # logs whose every line is whole in itself, so that a cut between two of them shows nowhere
 LINES = (
@@ -390,3 +393,38 @@ def test_a_rate_of_nothing_is_no_measurement(name, written, nothing):
     rate = written or re.search(r"[\d.]+(?= TFLOPS|(?=.*\(mean\)))", line)[0]
     more = text.replace(line, f"{line}\n{line.replace(rate, nothing)}", 1)
     assert len(read_source(Source("log", more))) == len(read_source(Source("log", text)))
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_value_that_is_no_measurement_is_refused_whatever_read_it(monkeypatch, value):
+    row = MeasuredRow("log:3", "some bench", "itl", value)
+    reader = SimpleNamespace(TOOL="some bench", claims=lambda source: True, read=lambda source: [row])
+    monkeypatch.setattr(logs, "readers", lambda: (reader,))
+    with pytest.raises(DataError, match=r"log:3: some bench: (0|-1|nan|inf) s is no measurement"):
+        read_source(Source("log", "text"))
+
+
+@pytest.mark.parametrize(
+    ("quantity", "options", "missing"),
+    [
+        ("itl", {"prompt": 8}, "--concurrency, --output"),
+        ("itl", {"prompt": 8, "output": 8}, "--concurrency"),
+        ("itl", {"prompt": 8, "output": 8, "batch": 4}, ""),
+        ("ttft", {"prompt": 8}, "--concurrency"),
+        ("prefill", {}, "--prompt"),
+        ("prefill", {"prompt": 8}, ""),
+        ("static", {"prompt": 8, "output": 8}, "--batch"),
+        ("train", {"batch": 8}, "--seq-len"),
+        ("train", {"batch": 8, "seq": 64}, ""),
+    ],
+)
+def test_what_a_row_leaves_open_is_asked_for_by_its_flags(quantity, options, missing):
+    """Answers have a length, prompts alone have none; a batch of steps is no load of requests."""
+    row = MeasuredRow("log:3", "some bench", quantity, 0.5)
+    given = {"model": "llama-3-8b", "n": 1, **options}
+    if not missing:
+        resolve_rows._complete(row, given)
+        return
+    with pytest.raises(UsageError, match="log:3: some bench leaves options open; give ") as refused:
+        resolve_rows._complete(row, given)
+    assert sorted(str(refused.value).partition("give ")[2].split(", ")) == sorted(missing.split(", "))

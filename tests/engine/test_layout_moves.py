@@ -118,3 +118,10 @@ def test_what_depends_on_the_axes_follows_them() -> None:
     kept = training_layout._consistent(ctx, Layout(**{**START, "dp": 8.0, "micro_batch": 3.0, "shard": 4.0}))
     assert (kept.micro_batch, kept.ep, kept.shard) == (3, 2, 4)
     assert training_layout._consistent(ctx, Layout(**{**START, "dp": 1.0, "ep": 1.0})).zero == 0
+
+
+@pytest.mark.parametrize(("micro", "moved"), [(1.0, [11]), (11.0, [1, 13]), (13.0, [11, 143]), (143.0, [13])])
+def test_a_batch_with_few_divisors_moves_to_the_next_one_however_far(micro: float, moved: list[int]) -> None:
+    """143 sequences of a replica: divisors 1, 11, 13 and 143."""
+    start = {"dp": 2.0, "micro_batch": micro, "zero": 1, "sequence_parallel": False}
+    assert sorted(alone(moves("llama-3-8b", start, n=2, batch=286), "micro_batch")) == moved

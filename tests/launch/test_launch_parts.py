@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.importers.launch import dtype_names, locate, read, rules, serving_common, training_common, unit_files
@@ -660,6 +661,22 @@ def test_maxtext_s_axes_batches_and_capacity() -> None:
         and maxtext.claims({"ici_x": 1})
         and not maxtext.claims({"per_device_batch_size": 1, "weights_dtype": 2})
     )
+
+
+def test_a_maxtext_config_splits_its_batch_into_steps() -> None:
+    """64 sequences on eight devices of which two hold a replica each of four: 8 a device, in eight steps of one."""
+
+    def written(**options: Any) -> dict[str, Any]:
+        return yaml.safe_load(maxtext.write({"n": 8, "dp": 2, "model": "llama-3-8b", **options}, "llama3-8b"))
+
+    steps = written(batch=64, **{"micro-batch": 4})
+    assert (steps["per_device_batch_size"], steps["gradient_accumulation_steps"]) == (1.0, 8)
+    whole, odd = written(batch=8, **{"micro-batch": 4}), written(batch=60, **{"micro-batch": 8})
+    assert whole["per_device_batch_size"] == 1.0 and odd["per_device_batch_size"] == 7.5
+    assert "gradient_accumulation_steps" not in whole | odd
+    piped = written(batch=64, pp=4, **{"micro-batch": 4, "virtual-stages": 2})
+    assert (piped["num_pipeline_microbatches"], piped["num_layers_per_pipeline_stage"]) == (8, 4)
+    assert piped["per_device_batch_size"] == 8.0 and "gradient_accumulation_steps" not in piped
 
 
 def test_a_dockerfile_without_its_comments() -> None:
