@@ -20,7 +20,7 @@ from rooflinecli.calibrate.posterior import BLOCKS, Array, Posterior, merged
 from rooflinecli.calibrate.predicted_row import PHASE, MicrobenchmarkRow, PredictedRow, RowPredictor, seconds
 from rooflinecli.calibrate.resolve_rows import RowContradiction, impossible, one_per_question, repeats, resolve
 from rooflinecli.core.errors import DataError, RooflineError
-from rooflinecli.core.record import Json, Record, ReportTable
+from rooflinecli.core.record import HIDDEN, Json, Record, ReportTable
 from rooflinecli.core.text import plural
 from rooflinecli.engine import build_request
 from rooflinecli.engine.evaluate import PHASES as CALIBRATED
@@ -219,6 +219,7 @@ class CalibrationReport(Record):
     rows: int
     tables: list[ReportTable]
     notes: list[str]
+    headline: str = field(default="", metadata=HIDDEN)
 
 
 def report(result: CalibrationAnswer) -> CalibrationReport:
@@ -253,7 +254,7 @@ def report(result: CalibrationAnswer) -> CalibrationReport:
     }
     return CalibrationReport(
         hardware=result.hardware.id, rows=result.rows, tables=[ReportTable(title=title, rows=rows) for title, rows in tables.items()],
-        notes=[*result.notes, *(note for g in result.groups for note in _notes(g))],
+        notes=[*result.notes, *(note for g in result.groups for note in _notes(g))], headline=result.headline(),
     )  # fmt: skip
 
 

@@ -44,9 +44,14 @@ _QUESTIONS = {
     "quiz": "questions.quiz.question:Quiz",
 }
 NAMES = tuple(_QUESTIONS)
-_COMMANDS = {  # that read what only this machine has, or that the others have no use for
+COMMANDS = {  # of the command line and the web page alone: lists, what a notebook has functions for, what reads files
+    "sweep": "questions.sweep.question:Sweep",
     "profile": "questions.profile.question:Profile",
     "formula": "questions.formula.question:FormulaQuestion",
+    "hardware": "questions.hardware.question:Hardware",
+    "prices": "questions.hardware.question:Prices",
+    "models": "questions.models.question:Models",
+    "validate": "validate.question:Validate",
     "aot": "measure.question:AheadOfTime",
 }
 
@@ -55,7 +60,7 @@ def question(verb: str) -> type[Question[object]]:
     """The record of a verb."""
     if " " in verb:
         return next(each for each in several(verb.partition(" ")[0]) if each.verb == verb)
-    module, _, name = (_QUESTIONS | _COMMANDS)[verb].partition(":")
+    module, _, name = (_QUESTIONS | COMMANDS)[verb].partition(":")
     found: type[Question[object]] = getattr(import_module(f"rooflinecli.{module}"), name)
     return found
 
@@ -94,7 +99,7 @@ def with_file(name: str, written: Options) -> Iterator[Options]:
         raise UsageError(f"no {name} given; give its path, or its YAML", name)
     with tempfile.TemporaryDirectory() if isinstance(text, str) else nullcontext() as folder:
         if folder is not None and ("\n" in str(text) or not is_existing_file(Path(str(text)))):
-            path = Path(folder) / "plan.yaml"
+            path = Path(folder) / ("plan.yaml" if name in ("plan", "file") else "sent.txt")
             write(path, str(text))
             written = {**written, name: str(path)}
         yield written

@@ -21,7 +21,7 @@ from rooflinecli.core.errors import DataError, RooflineError
 from rooflinecli.core.record import Json
 from rooflinecli.specs.document import Document, Unread
 from rooflinecli.specs.figure import REQUIRED, Field, FileSpec, OneLine, OneOf, Spec, Through, Whole
-from rooflinecli.specs.name_lookup import find
+from rooflinecli.specs.name_lookup import find, registered_only
 from rooflinecli.specs.snapshots import load
 
 
@@ -479,7 +479,7 @@ def load_model(name: str) -> ModelSpec:
     try:
         path = find("models", name)
     except RooflineError as error:
-        if "/" not in name or (isinstance(error, DataError) and "@" not in name):
+        if "/" not in name or registered_only.get() or (isinstance(error, DataError) and "@" not in name):
             raise
         if name not in _HUB:
             _HUB[name] = model_from(_importer("hf.hub").fallback(name, error))

@@ -11,7 +11,8 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -25,6 +26,17 @@ _YAML = ".yaml"
 SETTLED = 2e9  # nanoseconds since a folder changed; the coarsest clock of a file system in use ticks every two seconds
 WHAT = {"hardware": "chip", "models": "model"}
 T = TypeVar("T")
+registered_only: ContextVar[bool] = ContextVar("registered_only", default=False)
+
+
+@contextlib.contextmanager
+def only_registered() -> Iterator[None]:
+    """Only names of the registries are known: a file that somebody sends to a page must open no other."""
+    token = registered_only.set(True)
+    try:
+        yield
+    finally:
+        registered_only.reset(token)
 
 
 def display_path(path: Path) -> str:
@@ -184,8 +196,9 @@ def find(kind: str, name: str) -> Path:
     """The file for a name, alias or path. Raises UsageError naming near misses, DataError for an alias of two files."""
     path = Path(name)
     written_as_path = path.suffix in (".yaml", ".yml", ".json", ".gguf", ".safetensors")
+    any_file = not registered_only.get() or name in _listed(kind).by_stem.values()
     if written_as_path or os.sep in name:
-        if os.path.isfile(path) or os.path.isfile(path / "config.json"):
+        if any_file and (os.path.isfile(path) or os.path.isfile(path / "config.json")):
             return path
         if written_as_path or kind != "models" or not re.fullmatch(_HUB, name):
             raise DataError(
@@ -194,7 +207,7 @@ def find(kind: str, name: str) -> Path:
     org, _, last = name.rpartition("/") if kind == "models" else ("", "", name)
     wanted, words = last.lower(), _listed(kind).by_word
     found = Path(words[wanted]) if wanted in words else _by_alias(kind, wanted)
-    if found is None and kind == "models" and os.path.isfile(path / "config.json"):
+    if found is None and any_file and kind == "models" and os.path.isfile(path / "config.json"):
         return path
     found = found or _as_written(kind, name)
     listed = re.search(_ORGS, _opening(found)) if org else None

@@ -13,7 +13,6 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.core.expressions import compiled
 from rooflinecli.interfaces import verbs
 from rooflinecli.interfaces.cli.answers import VERBS
-from rooflinecli.interfaces.cli.registries import Hardware, Models
 from rooflinecli.interfaces.cli.simulate import SimulateDelivery
 from rooflinecli.questions.goodput.question import TrainingGoodput
 from rooflinecli.questions.report.question import Report
@@ -28,11 +27,9 @@ KNOWN = {"len", "default", "given"}
 def questions():
     found = [
         Report,
-        Hardware,
-        Models,
         SimulateDelivery,
         Sweep,
-        *(verbs.question(verb) for verb in (*verbs.NAMES, *verbs._COMMANDS)),
+        *(verbs.question(verb) for verb in (*verbs.NAMES, *verbs.COMMANDS)),
     ]
     for verb, row in VERBS.items():
         found += import_module(f"rooflinecli.questions.{verb}.question").QUESTIONS if row.help else ()

@@ -16,12 +16,15 @@ from html import unescape
 import pytest
 from conftest import ROOT
 
+from tests.calibrate.logs import VLLM
+
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
 from starlette.testclient import TestClient
 
 from rooflinecli.interfaces import verbs
+from rooflinecli.interfaces.cli.main import VERBS
 from rooflinecli.interfaces.web import form
 from rooflinecli.interfaces.web.app import HEADERS, app
 from rooflinecli.render.answer import to_json
@@ -102,22 +105,84 @@ def test_hostile_questions_get_a_sentence(client, path, query):
 @pytest.mark.parametrize("path", [v for v in form.VERBS if v not in ("plan", "search", "rl", "fleet")])
 def test_every_verb_has_a_page_of_its_fields_and_answers_as_the_command_line(client, path):
     verb = form.VERBS[path]
-    question, written = verbs.question(verb), {"check": {"plan"}, "fleet": {"file"}}.get(verb, set())
+    question = verbs.question(verb)
+    written = {"check": {"plan"}, "fleet": {"file"}, "calibrate": {"files"}, "profile": {"trace"}}.get(verb, set())
     page = client.get("/" if verb == "estimate" else f"/{path}").text
     fields = set(re.findall(r'id="o-([^"]+)"', page))
-    reading = {"from", "mfu", "measured"} if verb == "estimate" else {"from"}
+    reading = {"from", "mfu", "measured"} if verb == "estimate" else {"from", *OF_A_TERMINAL.get(verb, ())}
     assert (
         fields == {f.name for f in question.fields().values() if f.kind != "file" or f.name in written} - reading
         and 'role="alert"' not in page
     )
-    if verb not in ("simulate", "check"):  # its answer has the time it took, or where its file was
-        asked = urllib.parse.urlencode({k: str(v) for k, v in form.example(question).items()})
+    if verb not in ("simulate", "check", "calibrate", "profile", "quiz"):  # the time it took, its file, its seed
+        given = form.example(question)
+        asked = urllib.parse.urlencode({k: "\n".join(v) if isinstance(v, list) else v for k, v in given.items()})
         found = json.loads(client.get(f"/api/{path}?{asked}").text)
-        assert found == json.loads(to_json(question.read(form.example(question)).answer()))
+        answer = question.read(given).answer()
+        assert found == json.loads(to_json(answer[question.rows] if verb == "hardware" else answer))
 
 
-def test_what_reads_files_of_this_machine_has_no_page(client):
-    assert "calibrate" not in form.VERBS and client.get("/calibrate").status_code == 404
+OF_A_TERMINAL = {
+    "hardware": {"schema"},
+    "models": {"schema", "config"},
+    "prices": {"catalog", "provider"},
+    "sweep": {"shard", "sensitivity"},
+}
+
+
+def test_every_verb_of_the_command_line_has_a_page_or_a_reason():
+    pages = {verb.partition(" ")[0] for verb in form.VERBS.values()}
+    assert set(VERBS) - pages == set(form.PAGELESS) - {"explain"} | {"web", "mcp"}
+    assert set(VERBS) & pages >= {"sweep", "formula", "hardware", "models", "quiz", "validate", "calibrate", "profile"}
+
+
+def test_a_verb_without_a_page_says_why(client):
+    got = client.get("/aot")
+    assert got.status_code == 404 and "roofline aot has no page: it compiles a function of a file" in got.text
+
+
+def test_a_swept_page_has_the_points_of_the_command_line(client, cli):
+    given = "model=llama-3-8b&hw=h100&phase=decode&batch=1..4x2&tp=1&pp=1&where=decode.tokens_per_s+%3E+200+tok%2Fs"
+    words = ("--hw", "h100", "--phase", "decode", "--batch", "1..4x2", "--tp", "1", "--pp", "1", "--where", "decode.tokens_per_s > 200 tok/s")  # fmt: skip
+    printed = cli("sweep", "llama-3-8b", *words, "--format", "json").json
+    assert client.get(f"/api/sweep?{given}").json() == printed and len(printed["points"]) == 2
+    page = client.get(f"/sweep?{given}").text
+    assert "<svg" in page and "2 points over batch" in page
+    assert "more than the 20,000" in client.get("/sweep?model=llama-3-8b&hw=h100&batch=1..30000").text
+
+
+def test_a_formula_and_a_quiz_take_a_line_for_each_value(client):
+    given = urllib.parse.urlencode({"name": "ridge_point", "arguments": "peak=989TFLOP/s\r\nbandwidth=3.35TB/s"})
+    assert client.get(f"/api/formula?{given}").json()["value"] == pytest.approx(989 / 3.35)
+    page = client.get("/quiz?count=2").text
+    seed = re.search(r'<input value="(\d+)"[^>]*id="o-seed"', page)[1]
+    asked = client.get(f"/api/quiz?count=2&seed={seed}").json()["exercises"]
+    assert asked[0]["question"] in unescape(page)
+    graded = client.get(f"/api/quiz?count=2&seed={seed}&answers=-%0A1+s").json()
+    assert "verdict" not in graded["exercises"][0] and graded["answered"] == 1
+
+
+@pytest.mark.slow
+def test_a_log_is_posted(client):
+    example = form.example(verbs.question("calibrate"))
+    got = client.post("/calibrate/part", content=urllib.parse.urlencode(example))
+    assert (
+        got.status_code == 200 and "Moved: train" in got.text and "sent.txt:1" in got.text and "/sent" not in got.text
+    )
+
+
+def test_a_log_that_is_posted_opens_no_other_file(client, tmp_path):
+    config = tmp_path / "config.json"
+    config.write_text('{"model_type": "llama", "secret": 1}')
+    for name in (str(tmp_path), str(config), "no-such-organization/no-such-model"):
+        log = json.dumps(VLLM | {"model_id": name})
+        refused = client.post("/calibrate/part", content=urllib.parse.urlencode({"hw": "h100", "files": log}))
+        assert refused.status_code == 400 and "which is no known model" in refused.text
+    assert client.post("/estimate/part", content="model=llama-3-8b").status_code == 405
+    assert client.post("/profile/part", content="trace=" + "x" * 17_000_000).status_code == 413
+
+
+def test_what_reads_files_of_this_machine_is_refused(client):
     for query in ("trace=/etc/passwd", "trace=pyproject.toml", "prompt=pyproject.toml", "qps=trace:/etc/passwd"):
         got = client.get(f"/simulate?model=llama-3-8b&hw=h100&{query}")
         assert got.status_code == 400 and "root:" not in got.text and "setuptools" not in got.text
@@ -168,7 +233,7 @@ def test_fields_that_are_empty_show_the_value_in_use(client):
 
 def test_only_its_own_name_is_answered_to(client):
     assert client.get("/", headers={"host": "evil.example"}).status_code == 400
-    assert client.get("/etc/passwd").status_code == 404 and client.post("/part").status_code == 405
+    assert client.get("/etc/passwd").status_code == 404 and client.post("/part").status_code == 404
 
 
 def test_the_page_loads_nothing_from_elsewhere(client):

@@ -14,6 +14,7 @@ from conftest import ROOT
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
+from rooflinecli.interfaces.web import form
 from tests.report.browser import Browser, chromium
 
 pytestmark = pytest.mark.slow
@@ -178,6 +179,31 @@ def test_the_answer_is_in_view_and_the_form_is_a_side_bar_or_folded(browser, sit
         assert 200 < form < left
         browser.run("scrollTo(0, 1e6)")
         assert browser.run("document.querySelector('#fold').getBoundingClientRect().top") >= -1
+
+
+@pytest.mark.parametrize("path", sorted({*form.VERBS} - {"estimate", "compare", "simulate", "collective", "fit"}))
+def test_every_page_answers_in_silence_and_fits(browser, site, path):
+    for width, dark in ((320, True), (800, False), (1400, False)):
+        visit(browser, site + path, width, dark)
+        assert browser.run("document.documentElement.scrollWidth") <= width and browser.complaints() == []
+        assert browser.run("document.querySelector('main').getBoundingClientRect().top") < 420
+        assert not browser.run("document.querySelector('[role=alert]')")
+    assert browser.run(
+        "[...document.querySelectorAll('#ask :is(input, select, textarea, button, summary)')]"
+        ".every(e => e.type == 'hidden' || (e.tabIndex == 0 && (e.labels?.length || e.ariaLabel || e.textContent)))"
+    )
+
+
+def test_a_trace_is_read_from_a_file_and_posted(browser, site, tmp_path):
+    file = tmp_path / "kernels.csv"
+    file.write_text("Name,Time (ms)\nflash_fwd_kernel,2\n")
+    visit(browser, site + "profile", 1400)
+    root = browser.call("DOM.getDocument")["root"]["nodeId"]
+    node = browser.call("DOM.querySelector", nodeId=root, selector="input[type=file]")["nodeId"]
+    browser.call("DOM.setFileInputFiles", files=[str(file)], nodeId=node)
+    until(browser, "document.querySelector('main h2').textContent.includes('2.00 ms in 1 launch')")
+    assert "kernels" not in browser.run("location.href") and browser.complaints() == []
+    assert all(url.startswith((site, "data:")) for url in browser.requests())
 
 
 def press(browser, key, code, text=""):

@@ -93,19 +93,6 @@ def _without_sensitivity(question: Any, how: Delivery) -> Any:
     return question.replace(sensitivity=None)
 
 
-def _profile(question: Any, how: Any) -> object:
-    """The profile, or with --against the trace next to an estimate."""
-    if question.against is None:
-        return question.answer()
-    from rooflinecli.engine import build_request
-    from rooflinecli.importers.profiles.read import read
-    from rooflinecli.questions.profile.compare_estimate import against
-    from rooflinecli.specs.flag_text import estimate_options
-
-    request = build_request.request(estimate_options("--against", question.against, question.hw))
-    return against(read(Path(question.trace)), request, question.steps, question.device)
-
-
 def _formula(question: Any, how: Any) -> None:
     found = question.answer(evaluated=how.explain)
     if how.explain and question.name is not None:
@@ -168,7 +155,7 @@ VERBS = {
     "fit": Verb("calculators.fit", "files", Delivery, best=lambda a: a.command or ""),
     "ops": Verb("ops", "rows", plotted(Delivery)),
     "rl": Verb("rl", "rows", Launched, _rl),
-    "profile": Verb("profile", "kernels", Top, _profile),
+    "profile": Verb("profile", "kernels", Top),
     "collective": Verb("calculators.collective"),
     "goodput": Verb("calculators.goodput"),
     "partitioning": Verb("calculators.partitioning"),
@@ -190,7 +177,7 @@ VERBS = {
     ),
 }
 # answers of another kind than their verb's -> their view and rows
-_OTHERS = {"MeasuredAnswer": ("compare.measured", "rows"), "TraceComparison": ("profile.against", "rows")}
+OTHERS = {"MeasuredAnswer": ("compare.measured", "rows"), "TraceComparison": ("profile.against", "rows")}
 
 
 def app(verb: str) -> typer.Typer:
@@ -223,7 +210,7 @@ def _run(verb: Verb) -> Callable[[Any, Any], int]:
             write(question.launch(how.emit), out)  # type: ignore[attr-defined]
             return 0
         answer = verb.answer(question, how)
-        view, table = _OTHERS.get(type(answer).__name__, (verb.view, verb.table))
+        view, table = OTHERS.get(type(answer).__name__, (verb.view, verb.table))
         shown: dict[str, object] = {"top": how.top} if isinstance(how, Top) else {}
         if view == verb.view and how.format not in ("json", "csv"):
             shown |= verb.first(answer)

@@ -11,6 +11,7 @@ from typing import Any
 
 from rooflinecli.core import files
 from rooflinecli.core.errors import UsageError
+from rooflinecli.core.record import Json
 from rooflinecli.engine.build_request import warn
 from rooflinecli.interfaces.cli.from_question import Study, command, draw, show
 from rooflinecli.interfaces.cli.output import INTERRUPTED, Progress, columns, print_error
@@ -58,14 +59,7 @@ def run(question: Sweep, how: SweepDelivery) -> int:
     quiet = how.plot == "-" and file is None and how.format == "table"
     first = how.schema == "1"
     names = [first_release(name) for name in study.shown.names] if first else study.shown.names
-    about = ({"schema": "roofline/sweep/1"} if first else {}) | {
-        "axes": {a.name: _values(a.values) for a in (*space.structure, *space.sizes)},
-        "phases": list(space.phases),
-        "columns": names,
-        "first": study.start,
-        "stop": study.stop,
-        "of": space.points,
-    }
+    about: Json = ({"schema": "roofline/sweep/1"} if first else {}) | study.about() | {"columns": names}
     with writer(how.format, file, names, about, quiet, columns(how.wide, file)) as out:
         try:
             for table, chosen_from in study.tables(workers, plot.add if plot else None):
@@ -90,12 +84,6 @@ def run(question: Sweep, how: SweepDelivery) -> int:
             f"a sweep of more than {MOST_CHOSEN} points takes sizes of the layout left out as 1; give --tp, --pp or --zero, such as `roofline estimate` chooses"
         )
     return 0 if feasible else 1
-
-
-def _values(values: tuple[object, ...]) -> list[object]:
-    """An axis for the header: all of it, or its ends when it is long."""
-    whole = [int(v) if isinstance(v, float) and v == int(v) else v for v in values]
-    return whole if len(whole) <= 64 else [*whole[:3], f"… {len(whole) - 4} more …", whole[-1]]
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -17,7 +18,6 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from rooflinecli.core.errors import RooflineError, UsageError
-from rooflinecli.core.record import plain
 from rooflinecli.importers.source import Options
 from rooflinecli.interfaces import verbs
 from rooflinecli.interfaces.web import form
@@ -27,7 +27,8 @@ from rooflinecli.render.report.page import STYLE
 
 PAGE = Path(__file__).with_name("static")
 LONGEST = 4096  # characters of a query
-_WRITTEN = re.compile(r"[^\s\"'(<>]*[/\\](?=plan\.yaml)")  # the folder of a file that was written into a page
+MOST_SENT = 16 * 2**20  # bytes of a file that is sent
+_WRITTEN = re.compile(r"[^\s\"'(<>]*[/\\](?=plan\.yaml|sent\.txt)")  # the folder of a file that was written into a page
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; "
@@ -48,7 +49,9 @@ def app(hosts: tuple[str, ...] = LOOPBACK) -> Starlette:
         Route("/app.js", lambda request: _files("text/javascript", PAGE / "app.js")),
         Route("/style.css", lambda request: _files("text/css", STYLE, PAGE / "style.css")),
         Route("/{verb}", _page),
+        Route("/{verb}", _posted, methods=["POST"]),
         Route("/{verb}/part", _part),
+        Route("/{verb}/part", _posted, methods=["POST"]),
     ]
     return Starlette(routes=routes, middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))])
 
@@ -57,8 +60,22 @@ def _verb(request: Request) -> type[Question[Any]]:
     """The question of an address. Raises 404 for one that has no page."""
     path = request.path_params.get("verb", "estimate")
     if path not in form.VERBS:
-        raise HTTPException(404)
+        why = form.PAGELESS.get(path)
+        raise HTTPException(404, f"roofline {path} has no page: {why}" if why else None)
     return verbs.question(form.VERBS[path])
+
+
+async def _posted(request: Request) -> Response:
+    """The answer to a question whose file is too long for an address, or its page where there are no scripts."""
+    if not form.is_posted(_verb(request)):
+        raise HTTPException(405)
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MOST_SENT:
+            raise HTTPException(413, f"the file is larger than {MOST_SENT // 2**20} MiB; give it to the command line")
+    request.state.sent = parse_qsl(body.decode(errors="replace"))
+    return await run_in_threadpool(_part if request.url.path.endswith("/part") else _page, request)
 
 
 def _page(request: Request) -> Response:
@@ -66,11 +83,11 @@ def _page(request: Request) -> Response:
     question, pinned = _verb(request), ""
     try:
         options = _options(request)
-        content, code, pinned = _content(request, options), 200, request.query_params.get("pinned", "")
+        content, code, pinned = _content(request, options), 200, dict(_sent(request)).get("pinned", "")
     except RooflineError as error:
         content, code = form.problem(error), 400
         known = {field.name for field in form.fields(question)}  # as typed, to be mended where they stand
-        options = {k: v[: form.LONGEST] for k, v in request.query_params.multi_items() if k in known}
+        options = {k: v[: form.LONGEST] for k, v in _sent(request) if k in known}
     return HTMLResponse(form.page(options, _WRITTEN.sub("", content), question, pinned), code, HEADERS)
 
 
@@ -81,7 +98,7 @@ def _part(request: Request) -> Response:
 
 def _content(request: Request, options: Options) -> str:
     """The answer, below what differs from the pinned one where one is."""
-    question, pinned = _verb(request), request.query_params.get("pinned", "")
+    question, pinned = _verb(request), dict(_sent(request)).get("pinned", "")
     content = str(_answered(lambda o: form.part(o, question), options))
     if not pinned:
         return content
@@ -98,7 +115,9 @@ def _json(request: Request) -> Response:
     """What `roofline VERB --format json` prints, byte for byte."""
     question = _verb(request)
     try:
-        found = _answered(lambda options: plain(form.answered(options, question)), _options(request))
+        found = _answered(
+            lambda options: form.printed_json(form.answered(options, question), question), _options(request)
+        )
     except RooflineError as error:
         return JSONResponse({"error": _WRITTEN.sub("", str(error))}, 400, HEADERS)
     return Response(_WRITTEN.sub("", dumps(found)) + "\n", 200, HEADERS, "application/json")
@@ -124,8 +143,14 @@ def _answered(question: Callable[[Options], Any], options: Options) -> Any:
 def _options(request: Request, *excluded: str) -> Options:
     if len(request.url.query) > LONGEST:
         raise UsageError(f"the question is longer than {LONGEST} characters; shorten it")
-    pairs = ((k, v) for k, v in request.query_params.multi_items() if k not in ("pinned", *excluded))
+    pairs = ((k, v) for k, v in _sent(request) if k not in ("pinned", *excluded))
     return form.options(pairs, _verb(request))
+
+
+def _sent(request: Request) -> list[tuple[str, str]]:
+    """The fields of a query, or of what was posted."""
+    found: list[tuple[str, str]] = getattr(request.state, "sent", request.query_params.multi_items())
+    return found
 
 
 def _files(kind: str, *paths: Path) -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -17,6 +18,7 @@ from rooflinecli.core.text import one_line
 from rooflinecli.engine import build_request
 from rooflinecli.importers.source import Options
 from rooflinecli.interfaces import verbs
+from rooflinecli.interfaces.cli.answers import OTHERS
 from rooflinecli.interfaces.cli.answers import VERBS as printed
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
@@ -31,14 +33,15 @@ from rooflinecli.render.report.html import DerivationTree, EmbeddedFigures, Esca
 from rooflinecli.render.report.page import document, draw, section, sections, shown
 from rooflinecli.render.views.pictures import pictures
 from rooflinecli.specs.layout import AXES
-from rooflinecli.specs.name_lookup import files
+from rooflinecli.specs.name_lookup import files, only_registered
 from rooflinecli.specs.options import KINDS, MISSING, OPTIONS, PANELS, Option, find
 from rooflinecli.specs.request import Request
 from rooflinecli.specs.snapshots import packaged
 
 _TABLE = packaged(__file__)
+PAGELESS: dict[str, str] = _TABLE["without_page"]  # verb -> why it has none
 _NAMES = [
-    *(verb for verb in verbs.NAMES if verb not in _TABLE["without_page"]),
+    *(verb for verb in (*verbs.NAMES, *verbs.COMMANDS) if verb not in PAGELESS),
     *(question.verb for group in _TABLE["groups"] for question in verbs.several(group)),
 ]
 VERBS = {verb.replace(" ", "-"): verb for verb in _NAMES}  # that have a page, by its address
@@ -55,8 +58,13 @@ def fields(question: type[Question[Any]]) -> list[Option]:
     """Fields that a page has: none that is a file, or that reads one, but for one that is written into the page."""
     if question is Estimate:
         return list(OPTIONS.values())
-    written = _TABLE["written"].get(question.verb)
-    return [f for f in question.fields().values() if f.name == written or (f.kind != "file" and f.name != "from")]
+    written, without = _TABLE["written"].get(question.verb), ("from", *_TABLE["without_field"].get(question.verb, ()))
+    return [f for f in question.fields().values() if f.name == written or (f.kind != "file" and f.name not in without)]
+
+
+def is_posted(question: type[Question[Any]]) -> bool:
+    """Whether the file of a page is too long for an address."""
+    return question.verb in _TABLE["posted"]
 
 
 def options(pairs: Iterable[tuple[str, str]], question: type[Question[Any]] = Estimate) -> Options:
@@ -73,11 +81,13 @@ def options(pairs: Iterable[tuple[str, str]], question: type[Question[Any]] = Es
         text, written = value.strip(), option.name == _TABLE["written"].get(question.verb)
         if not text:
             continue
-        if not written and (len(text) > LONGEST or not text.isprintable()):
+        lines = text.splitlines() if is_listed(option) else [text]
+        if not written and not all(len(line) <= LONGEST and line.isprintable() for line in lines):
             raise UsageError(
                 f"{option.flag}: longer than {LONGEST} characters, or not plain text; shorten it", option.name
             )
-        words = re.split(r"[,=:;\s'\"\[\]{}]+", re.sub(r"(?m)(^|\s)#.*$", "", text) if written else text)
+        bare = "" if option.name in _TABLE["never_files"] or (written and is_posted(question)) else text
+        words = re.split(r"[,=:;\s'\"\[\]{}]+", re.sub(r"(?m)(^|\s)#.*$", "", bare) if written else bare)
         if option not in fields(question) or (
             not KINDS[option.kind].unit and any(_is_path(word, option) for word in words)
         ):
@@ -87,8 +97,16 @@ def options(pairs: Iterable[tuple[str, str]], question: type[Question[Any]] = Es
             )
         if option.name in found:
             raise UsageError(f"{option.flag} is given twice; keep one", option.name)
-        found[option.name] = value.replace("\r\n", "\n") if written else text
-    return found or example(question)
+        found[option.name] = value.replace("\r\n", "\n") if written else lines if len(lines) > 1 else text
+    found = found or example(question)
+    if any(field.name == "seed" and field.default is None for field in fields(question)):
+        found.setdefault("seed", str(random.randrange(10**6)))  # what was drawn is asked again
+    return found
+
+
+def is_listed(option: Option) -> bool:
+    """Whether a field takes several values, a line each."""
+    return option.several and option.name in _TABLE["never_files"]
 
 
 def _is_path(word: str, option: Option) -> bool:
@@ -102,7 +120,8 @@ def part(options: Options, question: type[Question[Any]] = Estimate) -> EscapedH
     if question is not Estimate:
         answer_of = answered(options, question)
         of_verb = printed.get(question.verb.partition(" ")[0])
-        module, _, name = (question.verb if of_verb is None else of_verb.view).partition(".")
+        usual = _TABLE["views"].get(question.verb, question.verb) if of_verb is None else of_verb.view
+        module, _, name = OTHERS.get(type(answer_of).__name__, (usual, ""))[0].partition(".")
         view = getattr(import_module(f"rooflinecli.render.views.{module}"), name or "view")
         first = {} if of_verb is None else of_verb.first(answer_of)
         return join(draw(view(answer_of, **first)), shown(pictures(answer_of)), _in_use(answer_of))
@@ -120,9 +139,15 @@ def part(options: Options, question: type[Question[Any]] = Estimate) -> EscapedH
 
 
 def answered(options: Options, question: type[Question[Any]]) -> Any:
-    """The answer to a question, whose file may be written into the page. Raises the errors of the question."""
-    with verbs.with_file(_TABLE["written"].get(question.verb, ""), options) as written:
+    """The answer to a question, whose file may be written into the page and opens no other. Raises the errors of the question."""
+    with only_registered(), verbs.with_file(_TABLE["written"].get(question.verb, ""), options) as written:
         return verbs.answered(question.read(written))
+
+
+def printed_json(answer: Any, question: type[Question[Any]]) -> Any:
+    """What `--format json` prints of an answer: of a list of a registry its rows alone."""
+    rows = getattr(question, "rows", "")
+    return plain(answer[rows] if rows and rows in answer else answer)
 
 
 def _in_use(found: Any) -> EscapedHtml:
@@ -204,9 +229,9 @@ def page(options: Options, content: str, question: type[Question[Any]] = Estimat
         tag("input", type="hidden", name="pinned", value=pinned, id="pin"),
         tag(
             "p", tag("button", "Answer", type="submit"), " ", tag("button", "Unpin" if pinned else "Pin this answer", type="button", id="pinning"),
-            " ", tag("a", "JSON", href=f"api/{verb}", id="json"), class_="act",
+            " ", None if is_posted(question) else tag("a", "JSON", href=f"api/{verb}", id="json"), class_="act",
         ),
-        method="get", action=f"./{'' if question is Estimate else verb}", id="ask", aria_label="The question", data_part=f"{at}part", data_json=f"api/{verb}",
+        method="post" if is_posted(question) else "get", action=f"./{'' if question is Estimate else verb}", id="ask", aria_label="The question", data_part=f"{at}part", data_json=f"api/{verb}",
         data_at_once="yes" if question.verb in _TABLE["at_once"] or " " in question.verb else "no",
     )  # fmt: skip
     asked = " ".join(str(options[name]) for name in ("model", "hw") if options.get(name))
@@ -215,12 +240,13 @@ def page(options: Options, content: str, question: type[Question[Any]] = Estimat
         for path, name in VERBS.items()
     ]
     alone = len([name for name in _NAMES if " " not in name])
-    unfolded = "" if " " in question.verb else None
-    nav = [links[:alone], tag("details", tag("summary", "calculators"), links[alone:], open=unfolded)]
+    here = tag("a", question.verb, aria_current="page") if " " in question.verb else "calculators"
+    nav = [links[:alone], tag("details", tag("summary", here), links[alone:])]
     return document(
         f"roofline {question.verb}",
         tag("header", tag("h1", "roofline ", tag("span", question.verb)), tag("nav", nav, aria_label="Verbs"),
-            tag("p", " ".join((question.__doc__ or "").partition("\n\n")[0].split()), " The address bar holds the question.")),
+            tag("p", " ".join((question.__doc__ or "").partition("\n\n")[0].replace("`", "").split()),
+                " What is sent is not kept." if is_posted(question) else " The address bar holds the question.")),
         tag("details", tag("summary", "The question", tag("span", f": {asked}" if asked else "")), form, id="fold"),
         tag("div", tag("p", "", id="status", role="status", aria_live="polite"), tag("main", EscapedHtml(content), id="answer", tabindex="-1"), id="result"),
         *(tag("datalist", [tag("option", value=name) for name in sorted(files(kind))], id=kind) for kind in ("models", "hardware")),
@@ -264,7 +290,11 @@ def _field(option: Option, value: object) -> EscapedHtml:
     )
     about = {"id": ident, "name": option.name, "title": option.help}
     if option.name in _TABLE["written"].values():
-        field = tag("textarea", value or "", rows=14, cols=40, spellcheck="false", maxlength=3000, **about)
+        most = None if option.name in _TABLE["uploaded"] else 3000
+        field = tag("textarea", value or "", rows=14, cols=40, spellcheck="false", maxlength=most, **about)
+    elif is_listed(option):
+        lines = "\n".join(value) if isinstance(value, list) else value or ""
+        field = tag("textarea", lines, rows=3, cols=40, spellcheck="false", placeholder="one a line", **about)
     elif words:
         field = tag("select", list(_choices(words, value, default)), **about)
     else:
@@ -273,6 +303,8 @@ def _field(option: Option, value: object) -> EscapedHtml:
         field = tag("input", value="" if value is None else value, list=listed, maxlength=200, autocomplete="off",
                     spellcheck="false", inputmode="text", placeholder=default or None, size=8 if numeric else 18, **about)  # fmt: skip
     slider: EscapedHtml | None = None
+    if option.name in _TABLE["uploaded"]:
+        slider = tag("input", type="file", data_into=ident, aria_label=f"{option.long}, a file of text to read it from")
     if option.name in _TABLE["slid"]:
         low, high = _TABLE["slid"][option.name]
         slider = tag(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rooflinecli.core.errors import DataError, UsageError, unknown
 from rooflinecli.core.files import write
-from rooflinecli.core.record import OPTIONAL, SPREAD, Record
+from rooflinecli.core.record import HIDDEN, OPTIONAL, SPREAD, Record
 from rooflinecli.core.text import plural
 from rooflinecli.formulas.collectives import switch_bisection, torus_bisection
 from rooflinecli.formulas.roofline import ridge_point
@@ -120,10 +120,11 @@ class Chip(Record):
 
 
 class Chips(Record):
-    """Chips that were listed or compared; `dtype` is the one that the list was filtered by."""
+    """Chips that were listed, or named and compared; `dtype` is the one that the list was filtered by."""
 
     chips: list[Chip]
     dtype: str | None = None
+    compared: bool = field(default=False, metadata=HIDDEN)
 
 
 class ChipSheet(Record):
@@ -170,7 +171,7 @@ def named(names: list[str]) -> Chips:
     for spec in specs:
         if sum(other.id == spec.id for other in specs) > 1:
             raise UsageError(f"{spec.id} is named twice; give each chip once")
-    return Chips(chips=[record(spec) for spec in specs])
+    return Chips(chips=[record(spec) for spec in specs], compared=True)
 
 
 def sheet(name: str) -> ChipSheet:

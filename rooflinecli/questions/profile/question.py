@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import field as key
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
 from rooflinecli.core.record import OPTIONAL, Record, former
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Number, OptNumber, OptText, OptWhole, Text, field
+
+if TYPE_CHECKING:
+    from rooflinecli.questions.profile.compare_estimate import TraceComparison
 
 
 class KernelShare(Record):
@@ -77,7 +81,7 @@ class ProfileAnswer(Record):
     impossible: list[str]
 
 
-class Profile(Question[ProfileAnswer]):
+class Profile(Question["ProfileAnswer | TraceComparison"]):
     """Kernel times rolled up: where the time goes, what fusion and overlap would gain, each kernel against its floor."""
 
     verb = "profile"
@@ -97,9 +101,17 @@ class Profile(Question[ProfileAnswer]):
     steps: OptWhole = field("whole", "With --against: steps in the trace; omitted: counted.", default=None)
     # fmt: on
 
-    def answer(self, lift: PlainLift = PLAIN) -> ProfileAnswer:
-        """Totals, and kernels by name against their floors. Raises DataError for a file that is no trace."""
+    def answer(self, lift: PlainLift = PLAIN) -> ProfileAnswer | TraceComparison:
+        """Totals, and kernels by name against their floors, or the trace next to an estimate. Raises DataError for a file that is no trace."""
         from rooflinecli.importers.profiles.read import read
+
+        if self.against is not None:
+            from rooflinecli.engine import build_request
+            from rooflinecli.questions.profile.compare_estimate import against
+            from rooflinecli.specs.flag_text import estimate_options
+
+            request = build_request.request(estimate_options("--against", self.against, self.hw))
+            return against(read(Path(self.trace)), request, self.steps, self.device)
         from rooflinecli.questions.profile.rollup import expected_ops, profile, rates_of
 
         return profile(read(Path(self.trace)), rates_of(self), self.device, expected_ops(self), lift)

@@ -188,7 +188,7 @@ class Quiz(Question[QuizAnswer]):
     chapter: OptText = field("choice", "Exercises of one chapter", default=None, choices=CHAPTERS)
     count: Whole = field("whole", "How many exercises.", default=10, short="-n", also=("n",))
     seed: OptWhole = field("whole", "Draw the same exercises again; omitted: new ones.", default=None, least=0)
-    answers: Texts = field("free", "An answer, in the order of the exercises; repeat.", default=None, several=True, metavar="ANSWER", also=("answer",))
+    answers: Texts = field("free", "An answer, in the order of the exercises, - for none; repeat.", default=None, several=True, metavar="ANSWER", also=("answer",))
     # fmt: on
 
     def drawn(self, seed: int) -> Iterator[DrawnExercise]:
@@ -205,7 +205,10 @@ class Quiz(Question[QuizAnswer]):
         written = [*self.answers, *[None] * (self.count - len(self.answers))]
         return graded(
             seed,
-            [e.asked() if text is None else e.graded(text) for e, text in zip(self.drawn(seed), written, strict=True)],
+            [
+                e.asked() if text in (None, "-") else e.graded(text)
+                for e, text in zip(self.drawn(seed), written, strict=True)
+            ],
         )
 
 

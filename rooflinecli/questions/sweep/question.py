@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import field as key
 from typing import TYPE_CHECKING
 
+from rooflinecli.core.record import HIDDEN, Record
 from rooflinecli.questions.question import Question, Several
 from rooflinecli.questions.search.question import FIXED
 from rooflinecli.specs.options import EstimateOptions, OptText, Switch, Texts, field
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from rooflinecli.questions.sweep.axes import Space
+    from rooflinecli.questions.sweep.run import Choice, SweepBlock
 
-    from rooflinecli.questions.sweep.run import Table
+
+class SweepAnswer(Record):
+    """What was swept, and for each point a value by column; `blocks` of the `space` are what a picture draws."""
+
+    schema: str = "roofline/sweep/2"
+    axes: dict[str, list[object]]
+    phases: list[str]
+    columns: list[str]
+    first: int
+    stop: int
+    of: int
+    points: list[dict[str, object]]
+    space: Space | None = key(default=None, metadata=HIDDEN)
+    blocks: list[tuple[Choice, SweepBlock]] = key(default_factory=list, metadata=HIDDEN)
 
 
-class Sweep(EstimateOptions, Several, Question["Iterator[Table]"]):
+class Sweep(EstimateOptions, Several, Question[SweepAnswer]):
     """Every number of `estimate` over ranges: `1..512`, `1..512/8` (step), `1..512x2` (factor), lists `1k,4k,32k`.
 
     Sizes of the layout left out are chosen point by point as `estimate` does; above 500 points they are 1, ZeRO is 1 and nothing is
@@ -43,11 +59,11 @@ class Sweep(EstimateOptions, Several, Question["Iterator[Table]"]):
     part: OptText = field("free", "i/n: the i-th of n equal parts; the parts concatenate to the whole.", default=None, metavar="I/N", long="shard")
     # fmt: on
 
-    def answer(self) -> Iterator[Table]:
-        """The points in chunks, a column of values for each quantity."""
+    def answer(self) -> SweepAnswer:
+        """All points at once. Raises UsageError for more than fit on a page, which `SweepStudy.tables` streams."""
         from rooflinecli.questions.sweep.run import SweepStudy
 
-        return (table for table, _ in SweepStudy(self).tables())
+        return SweepStudy(self).gathered()
 
     @property
     def wanted(self) -> list[str] | None:

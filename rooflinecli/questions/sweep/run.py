@@ -42,7 +42,7 @@ from rooflinecli.specs.quantities import COST, canonical
 from rooflinecli.specs.request import PHASES, Request
 
 if TYPE_CHECKING:
-    from rooflinecli.questions.sweep.question import Sweep
+    from rooflinecli.questions.sweep.question import Sweep, SweepAnswer
 
 Box = tuple[tuple[int, int], ...]  # [start, stop) on every axis
 
@@ -434,6 +434,30 @@ class SweepStudy:
         self.keep = Filter(self.space, list(question.where), question.feasible_only)
         self.start, self.stop = shard(self.space.points, question.part)
 
+    def about(self) -> Json:
+        """What is swept, and the columns: the head of an answer."""
+        space = self.space
+        return {
+            "axes": {a.name: _ends(a.values) for a in (*space.structure, *space.sizes)},
+            "phases": list(space.phases),
+            "columns": self.shown.names,
+            "first": self.start,
+            "stop": self.stop,
+            "of": space.points,
+        }
+
+    def gathered(self) -> SweepAnswer:
+        """All points. Raises UsageError for more than fit on a page."""
+        from rooflinecli.questions.sweep.question import SweepAnswer
+
+        if self.stop - self.start > MOST_GATHERED:
+            many = f"{self.stop - self.start:,} points are more than the {MOST_GATHERED:,} of one answer"
+            raise UsageError(f"{many}; give shorter ranges, or stream them: `roofline sweep --format csv --out FILE`")
+        answer = SweepAnswer(**self.about(), points=[], space=self.space)
+        for found, _ in self.tables(seen=lambda choice, block: answer.blocks.append((choice, block))):
+            answer.points += points(found)
+        return answer
+
     def rows(self, choice: Choice, found: SweepBlock) -> tuple[Table, int]:
         """(rows that pass, points they were chosen from) of a box."""
         return self.keep(found, table(self.shown, choice, found)), found.points
@@ -454,6 +478,21 @@ class SweepStudy:
     def _elsewhere(self, item: tuple[Choice, Box]) -> tuple[Table, int]:
         choice, box = item
         return self.rows(choice, _answer(request_of(choice, self.space.phases), self.space, box))
+
+
+MOST_GATHERED = 20_000
+
+
+def points(found: Table) -> list[Json]:
+    """A value by column for each row."""
+    every = [v.tolist() if isinstance(v, np.ndarray) else [v] * len(found["feasible"]) for v in found.values()]
+    return [dict(zip(found, row, strict=True)) for row in zip(*every, strict=True)]
+
+
+def _ends(values: tuple[Number, ...]) -> list[object]:
+    """An axis for the head: all of it, or its ends when it is long."""
+    whole = [int(v) if isinstance(v, float) and v == int(v) else v for v in values]
+    return whole if len(whole) <= 64 else [*whole[:3], f"… {len(whole) - 4} more …", whole[-1]]
 
 
 def table(shown: SweepColumns, choice: Choice, found: SweepBlock) -> Table:

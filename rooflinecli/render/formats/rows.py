@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from io import StringIO
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -17,12 +16,13 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.core.extras import install
 from rooflinecli.engine import legality
 from rooflinecli.questions.sweep.axes import Space
-from rooflinecli.questions.sweep.run import Choice, SweepBlock
-from rooflinecli.render import blocks, numbers
-from rooflinecli.render.answer import cell, inert
-from rooflinecli.render.blocks import Column, Headline, Note, Picture
+from rooflinecli.questions.sweep.question import SweepAnswer
+from rooflinecli.questions.sweep.run import Choice, SweepBlock, points
+from rooflinecli.render import blocks
+from rooflinecli.render.answer import cell, inert, to_json
+from rooflinecli.render.blocks import Picture
 from rooflinecli.render.formats import terminal
-from rooflinecli.specs.request import PHASES
+from rooflinecli.render.views import sweep
 
 Chunk = dict[str, Any]
 
@@ -119,19 +119,6 @@ class Json:
         self.stream.write("\n  ]\n}\n")
 
 
-# columns of a table go in this order where there is no room for all: the last parts of their names
-DROPPED = (
-    "violation", "usd_per_million_input_tokens", "usd_per_million_output_tokens", "usd_per_million_training_tokens",
-    "mfu", "total_bytes", "bound", "tokens_per_s",
-)  # fmt: skip
-
-
-def _drop(name: str, place: int) -> int:
-    """The rank by which a column goes where there is no room for all; `place` is its own from the right."""
-    last = name.rpartition(".")[2]
-    return 1000 * DROPPED.index(last) + place if last in DROPPED else 0
-
-
 class Table:
     """Rows with units for people, at most `limit` of them."""
 
@@ -147,13 +134,11 @@ class Table:
         self.total += length(chunk)
         heads = (chunk[n][:rows].tolist() if hasattr(chunk[n], "dtype") else [chunk[n]] * rows for n in self.names)
         self.grid += zip(
-            *([_shown(n, v) for v in head] for n, head in zip(self.names, heads, strict=True)), strict=True
+            *([sweep.shown(n, v) for v in head] for n, head in zip(self.names, heads, strict=True)), strict=True
         )
 
     def lines(self) -> list[str]:
-        places = {name: n for n, name in enumerate(reversed(self.names), 1)}
-        columns = [Column(_title(name), drop=_drop(name, places[name])) for name in self.names]
-        return terminal.table(blocks.Table(columns, self.grid, numeric=True), self.width)
+        return terminal.table(blocks.Table(sweep.columns(self.names), self.grid, numeric=True), self.width)
 
     def close(self) -> None:
         lines = self.lines() if self.grid else []
@@ -172,48 +157,22 @@ class Markdown(Table):
         return [f"| {' | '.join(map(cell, row))} |" for row in (self.names, ["---:"] * len(self.names), *self.grid)]
 
 
-class Html(Table):
+class Html:
     """A self-contained page: the rows as a table, the picture of the points, and all of it as JSON inside."""
 
-    limit = 2000
     picture: Picture | None = None
 
-    def __init__(self, stream: TextIO, names: list[str], about: dict[str, object]):
-        super().__init__(stream, names, about)
-        self.axes, self.text = cast(dict[str, object], about["axes"]), StringIO()
-        self.json = Json(self.text, names, about)
+    def __init__(self, stream: TextIO, names: list[str], about: dict[str, Any]):
+        self.stream, self.answer = stream, SweepAnswer(points=[], **about)
 
     def add(self, chunk: Chunk) -> None:
-        super().add(chunk)
-        self.json.add(chunk)
+        self.answer.points += points(chunk)
 
     def close(self) -> None:
         from rooflinecli.render.report.page import whole_of
 
-        self.json.close()
-        head = Headline(f"{self.total:,} points over {', '.join(self.axes)}")
-        grid = blocks.Table([Column(_title(name)) for name in self.names], self.grid)
-        more = self.total - len(self.grid)
-        note = Note(f"{more:,} more points are in the JSON of this page") if more else None
         drawn = [self.picture] if self.picture is not None and any(self.picture.series.values()) else []
-        self.stream.write(whole_of("roofline sweep", blocks.page([head], [grid], [note]), drawn, self.text.getvalue()))
-
-
-def _title(name: str) -> str:
-    """'decode' above 'ITL' for a quantity of a phase; an axis is called as its option."""
-    phase, dot, _ = name.partition(".")
-    if not dot:
-        return name
-    head = numbers.label(name).rpartition(".")[2]
-    return f"{phase}\n{head}" if phase in PHASES else head
-
-
-def _shown(name: str, value: object) -> str:
-    if value is None or (isinstance(value, float) and value != value):
-        return "-"
-    if isinstance(value, float) and name.startswith("cost."):
-        return f"${value:,.4g}"
-    return numbers.text(value, name.rpartition(".")[2])
+        self.stream.write(whole_of("roofline sweep", sweep.view(self.answer), drawn, to_json(self.answer)))
 
 
 GROUP = 1_000_000  # rows of a row group of Parquet

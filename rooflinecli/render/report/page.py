@@ -115,8 +115,8 @@ def _block(block: Block) -> EscapedHtml:
         return join(tag("h3", block.title) if block.title else None, pairs(block.rows))
     if isinstance(block, Table):
         right = {i for i, column in enumerate(block.columns) if i and not column.text}
-        rows = [[tag("span", cell, class_="figure" if i in right else None) for i, cell in enumerate(row)] for row in block.rows]  # fmt: skip
         head = [column.head.replace("\n", " ") for column in block.columns]
+        head, *rows = [[tag("span", cell, class_="figure") if i in right else cell for i, cell in enumerate(row)] for row in (head, *block.rows)]  # fmt: skip
         return table(block.title or "Answer", head, rows, hidden=not block.title)
     if isinstance(block, Drawing):
         return tag(

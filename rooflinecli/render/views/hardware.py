@@ -27,8 +27,12 @@ LEGEND = "? unconfirmed   - none, or not known   FLOP/B: ridge point, peak over 
 SIDE_BY_SIDE = 3  # chips of one table: as many as 80 columns hold
 
 
-def view(answer: Chips) -> Page:
-    """The list: a line for each chip."""
+def view(answer: Chips | ChipSheet | OffersAnswer) -> Page:
+    """One chip, its offers, several chips side by side, or the list: a line for each."""
+    if not isinstance(answer, Chips):
+        return sheet(answer) if isinstance(answer, ChipSheet) else prices(answer)
+    if answer.compared:
+        return comparison(answer)
     if not answer.chips:
         return page([Prose("no chip passes these filters; `roofline hardware` lists all of them")])
     second = answer.dtype if answer.dtype and answer.dtype not in HALF else "fp8"

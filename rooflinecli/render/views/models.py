@@ -31,8 +31,10 @@ _COLUMNS = (
 Row = tuple[str, str]
 
 
-def view(answer: ModelList) -> Page:
-    """Every model on a line."""
+def view(answer: ModelList | ModelSheet) -> Page:
+    """Every model on a line, or one of them."""
+    if isinstance(answer, ModelSheet):
+        return sheet(answer)
     about = f"{len(answer.models)} models. active: parameters a token meets, input embedding included. `roofline models NAME` shows one."
     return page([records(_COLUMNS, answer.models)], [Note(about)])
 

@@ -21,6 +21,7 @@ from rooflinecli.questions.report.answer import ServedLoad
 from rooflinecli.questions.search.question import ServingRow, ServingSearch, TrainingRow, TrainingSearch
 from rooflinecli.questions.simulate.answer import Run, curves
 from rooflinecli.questions.simulate.question import SimulateAnswer, StudyAnswer
+from rooflinecli.questions.sweep.question import SweepAnswer
 from rooflinecli.render.blocks import Picture
 from rooflinecli.render.numbers import label, layout, percent
 
@@ -104,6 +105,13 @@ def _picture(answer: Record) -> Picture | None:
                     points = made.series.setdefault(f"{phase} {row.group}".strip(), [])
                     points.append((row.intensity_flops_per_byte, row.achieved_flops_per_s))
         return made
+    if isinstance(answer, SweepAnswer) and answer.space is not None:
+        from rooflinecli.render.formats.rows import Gathered
+
+        gathered = Gathered("latency", answer.space)
+        for block in answer.blocks:
+            gathered.add(*block)
+        return gathered.picture
     if isinstance(answer, StudyAnswer) and {"qps", "concurrency", "replicas"} & set(answer.axes):
         return over_rates(answer)
     return None

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rooflinecli.core.record import ReportTable
 from rooflinecli.render import numbers
 from rooflinecli.render.answer import csv_rows
 from rooflinecli.render.blocks import Block, Column, Drawing, Headline, Note, Page, Prose, Table, page
 from rooflinecli.specs.snapshots import table
+
+if TYPE_CHECKING:
+    from rooflinecli.calibrate.answer import CalibrationReport
+    from rooflinecli.validate.question import ValidateAnswer
 
 Row = Mapping[str, float | str | None]
 
@@ -29,6 +34,16 @@ def view(
                 groups[-1].append(Drawing((), f"![{one.title}]({images[one.title]})"))
             groups.append([Prose(note) for note in one.notes or ()])
     return page(*groups, [Note(note) for note in notes])
+
+
+def validated(answer: ValidateAnswer) -> Page:
+    """The tables of a validation."""
+    return view(answer.tables, [LEGEND])
+
+
+def calibrated(answer: CalibrationReport) -> Page:
+    """What moved, and the tables of a calibration."""
+    return view(answer.tables, answer.notes, head=answer.headline)
 
 
 def csv(tables: Sequence[ReportTable]) -> str:

@@ -1,7 +1,7 @@
 "use strict";
 // A field changes -> the address bar changes -> the answer is drawn again. Without scripts the form asks by itself.
 const form = document.getElementById("ask"), answer = document.getElementById("answer"), status = document.getElementById("status");
-const fold = document.getElementById("fold"), pin = document.getElementById("pin"), pinning = document.getElementById("pinning");
+const fold = document.getElementById("fold"), pin = document.getElementById("pin"), pinning = document.getElementById("pinning"), json = document.getElementById("json");
 let asking = null, waiting = 0;
 
 const question = (...without) => {
@@ -29,15 +29,16 @@ const inUse = () => {
 };
 
 const draw = async () => {
-  const said = question();
-  history.replaceState(null, "", "?" + said);
-  document.getElementById("json").href = form.dataset.json + "?" + question("pinned");
+  const said = question(), posted = form.method === "post";
+  if (!posted) history.replaceState(null, "", "?" + said);
+  if (json) json.href = form.dataset.json + "?" + question("pinned");
   if (asking) asking.abort();
   const mine = asking = new AbortController(), began = performance.now();
   answer.setAttribute("aria-busy", "true");
   const late = setTimeout(() => { status.textContent = "Answering …"; }, 500);
   try {
-    const got = await fetch(form.dataset.part + "?" + said, { signal: mine.signal });
+    const got = await (posted ? fetch(form.dataset.part, { method: "POST", body: new URLSearchParams(said), signal: mine.signal })
+      : fetch(form.dataset.part + "?" + said, { signal: mine.signal }));
     const html = await got.text(), open = [...answer.querySelectorAll("details[open]")].map((d) => d.dataset.quantity);
     if (mine.signal.aborted) return;
     answer.innerHTML = html;
@@ -51,7 +52,11 @@ const draw = async () => {
   } finally { clearTimeout(late); }
 };
 
-const moved = (event) => {
+const moved = async (event) => {
+  if (event.target.dataset.into) {  // a file is read into its field
+    if (event.type !== "change" || !event.target.files.length) return;
+    document.getElementById(event.target.dataset.into).value = await event.target.files[0].text();
+  }
   const target = event.target.dataset.for && document.getElementById(event.target.dataset.for);
   if (target) target.value = 2 ** Number(event.target.value);
   else slide();
@@ -82,5 +87,5 @@ const wide = matchMedia("(min-width: 1000px)");
 const unfold = () => { fold.open = wide.matches; };
 wide.addEventListener("change", unfold);
 unfold();
-document.getElementById("json").href = form.dataset.json + "?" + question("pinned");
+if (json) json.href = form.dataset.json + "?" + question("pinned");
 inUse();
