@@ -8,10 +8,11 @@ from rooflinecli.importers.launch.shell_evaluator import ShellEvaluator
 
 def options_of(text, tmp_path, name="launch.sh", **given):
     """The options of a launch, and what is said of it."""
-    path = tmp_path / name
+    file, _, which = name.partition("#")
+    path = tmp_path / file
     path.write_text(text)
     said: list[str] = []
-    return read.options(str(path), given, said.append), " | ".join(said)
+    return read.options(f"{path}#{which}" if which else str(path), given, said.append), " | ".join(said)
 
 
 def commands(text):

@@ -382,3 +382,7 @@ def test_a_task_in_json_starts_its_command(tmp_path):
 def test_an_argument_that_is_not_given_has_the_default_that_its_script_states(test):
     text = f"SEQS=$1\nif [ {test} ]; then SEQS=64; fi\nvllm serve Qwen/Qwen3-8B --max-num-seqs $SEQS"
     assert commands(text)[-1][-1] == "64"
+
+
+def test_a_redirection_of_the_script_itself_does_not_end_it():
+    assert commands("exec > >(tee log) 2>&1\nvllm serve Qwen/Qwen3-8B -tp 2\n")[-1][:2] == ["vllm", "serve"]

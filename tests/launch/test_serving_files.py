@@ -152,6 +152,61 @@ metadata: {name: s}
 spec: {modelRef: q, runtime: vllm, vllmConfig: {tensorParallelSize: 2, kvCacheDtype: fp8_e4m3}, resources: {gpu: 2}}
 """
 
+TRUSS = """resources: {accelerator: "H100:2"}
+trt_llm:
+  build: {base_model: decoder, checkpoint_repository: {repo: meta-llama/Llama-3.3-70B-Instruct}, max_seq_len: 131072, quantization_type: fp8_kv, tensor_parallel_count: 2}
+"""
+COOKBOOK = """families:
+- models:
+  - model_path: Qwen/Qwen3-235B-A22B
+    hardware:
+      H200: {configurations: [{engine: {tp: 8, ep: null, extra_args: []}}]}
+      MI300X: {configurations: [{engine: {tp: 4, ep: 4, extra_args: [--trust-remote-code]}}]}
+"""
+AUTOTUNED = """model: {name: Qwen/Qwen3-235B-A22B}
+frameworks:
+  sglang: {base_server_flags: {tp_size: 8, model_path: Qwen/Qwen3-235B-A22B}, search_space: {max_running_requests: [32]}}
+  tensorrt_llm: {base_server_flags: {backend: pytorch, tp_size: 8}}
+"""
+KSERVE_FORMAT = """kind: ClusterServingRuntime
+metadata: {name: own}
+spec: {containers: [{image: vllm/vllm-openai, args: ["--model=/mnt/models", "--max-num-seqs=7"]}]}
+---
+kind: InferenceService
+metadata: {name: q}
+spec: {predictor: {model: {modelFormat: {name: vLLM}, storageUri: "hf://Qwen/Qwen3-8B"}}}
+"""
+CONDITIONS = """containers:
+- image: vllm/vllm-openai
+  args:
+  - --model=Qwen/Qwen3-8B
+  {{- if .Values.narrow }}
+  - --quantization=fp8
+  {{- else if eq .Values.kind "wide" }}
+  - --max-num-seqs=8
+  {{- else }}
+  - --max-num-seqs=16
+  {{- end }}
+  {{- if and .Values.a .Values.b }}
+  - --tensor-parallel-size=2
+  {{- end }}
+"""
+
+
+def test_branches_of_a_chart_are_those_of_its_values(tmp_path):
+    (tmp_path / "values.yaml").write_text("{narrow: false, kind: wide}")
+    found, notes = options_of(CONDITIONS, tmp_path, "deployment.yaml")
+    assert (found["batch"], found["tp"], found.get("dtype")) == ("8", 2, None)
+    assert "leave open are taken to hold: and .Values.a .Values.b" in notes and "narrow" not in notes
+
+
+def test_compose_takes_variables_of_its_files(tmp_path):
+    (tmp_path / ".env").write_text("SEQS=4\n")
+    (tmp_path / "own.env").write_text("# sizes\nMODEL='Qwen/Qwen3-8B'\n")
+    text = "services: {a: {image: vllm/vllm-openai, env_file: [own.env], environment: {N: '${SEQS:-9}'}, command: 'vllm serve $MODEL --max-num-seqs $N'}}"
+    found, _ = options_of(text, tmp_path, "docker-compose.yaml")
+    assert (found["model"], found["batch"]) == ("Qwen3-8B", "4")
+
 
 @pytest.mark.parametrize(
     ("name", "text", "wanted", "said"),
@@ -219,6 +274,15 @@ spec: {modelRef: q, runtime: vllm, vllmConfig: {tensorParallelSize: 2, kvCacheDt
         ("custom.yaml", "services: {a: {image: 'avarok/vllm-dgx-spark:v11', command: [serve, --model, Qwen/Qwen3-8B]}}", {"model": "Qwen3-8B"}, ""),
         ("round.sh", "vllm serve /volume/models/Mind-Qwen3-8B-AWQ-AutoAWQ", {"model": "Qwen3-8B", "weight-dtype": "int4"}, "taken to have the sizes of Qwen3-8B"),
         ("cached.sh", "vllm serve /models/Qwen/Qwen3-8B/snapshots/7872f01b1d", {"model": "Qwen3-8B"}, ""),
+        ("spark.yaml", "defaults: {tensor_parallel: 2, max_num_seqs: 32}\ncommand: |\n  vllm serve Qwen/Qwen3-8B -tp {tensor_parallel} --max-num-seqs {max_num_seqs} "
+         "--speculative-config '{{\"method\": \"mtp\", \"num_speculative_tokens\": 2}}'\n", {"tp": 2, "batch": "32"}, "--speculate mtp --draft-tokens 2"),
+        ("drafts.sh", "vllm serve Qwen/Qwen3-8B --speculative-config $DRAFTS", {"model": "Qwen3-8B"}, "--speculative-config $DRAFTS"),
+        ("config.yaml", TRUSS, {"model": "Llama-3.3-70B-Instruct", "tp": 2, "dtype": "fp8", "kv-dtype": "fp8", "hw": "h100-sxm", "engine": "trtllm"}, "--max-seq-len 131072 caps"),
+        ("cook.yaml#2", COOKBOOK, {"model": "Qwen3-235B-A22B", "tp": 4, "ep": 4, "hw": "mi300x", "engine": "sglang"}, ""),
+        ("plan.yaml#2", AUTOTUNED, {"model": "Qwen3-235B-A22B", "tp": 8, "engine": "trtllm"}, ""),
+        ("nok8s.yaml", "scenario: [{model: {huggingfaceId: Qwen/Qwen3-8B}, standalone: {enabled: false}, nok8s: {enabled: true, vllm: {tensorParallel: 2}}}]", {"model": "Qwen3-8B", "tp": 2}, ""),
+        ("image.yaml", "services: {a: {image: 'vllm/vllm-openai:v0.11', command: [Qwen/Qwen3-8B, --max-num-seqs, '4']}}", {"model": "Qwen3-8B", "batch": "4"}, ""),
+        ("kserve.yaml", KSERVE_FORMAT, {"model": "Qwen3-8B", "batch": "7"}, ""),
         ("lines.yaml", "spec:\n  containers:\n  - command: [bash, -c, --]\n    args:\n    - vllm serve Qwen/Qwen3-8B --max-model-len 8192\n", {}, "lines.yaml:5: --max-model-len"),
     ],
 )  # fmt: skip

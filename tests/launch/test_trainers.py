@@ -395,3 +395,64 @@ def test_swift_trains_one_sequence_at_once_where_it_names_no_number(tmp_path):
 def test_a_config_in_json_may_be_indented_by_tabs(tmp_path):
     (tmp_path / "zero.json").write_text(STATED.replace(" ", "\n\t"))
     assert options_of(OMNI, tmp_path)[0]["zero"] == 2
+
+
+PYTORCHJOB = """kind: PyTorchJob
+spec:
+  pytorchReplicaSpecs:
+    Master: &pod
+      replicas: 1
+      template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: 8}}, command: [bash, -c, "torchrun --nnodes=$PET_NNODES --nproc_per_node=8 -m torchtitan.train --module llama3 --config llama3_8b"]}]}}
+    Worker: {<<: *pod, replicas: 3}
+"""
+VEOMNI = """model: {model_path: Qwen/Qwen3-30B-A3B, ops_implementation: {attn_implementation: flash_attention_2}}
+data: {max_seq_len: 4096}
+train: {accelerator: {ulysses_size: 2, ep_size: 4, fsdp_config: {fsdp_mode: fsdp2, mixed_precision: {enable: true}}}, gradient_checkpointing: {enable: true}, micro_batch_size: 1, global_batch_size: 32}
+"""
+
+
+def test_a_job_of_several_pods_has_the_devices_of_all(tmp_path):
+    found, _ = options_of(PYTORCHJOB, tmp_path, "job.yaml")
+    assert (found["n"], found["dp"], found["model"]) == (32, 32, "llama-3.1-8b")
+
+
+def test_nodes_that_a_command_does_not_count_are_asked_for(tmp_path):
+    text = "torchrun --nnodes=$WORLD --nproc_per_node=8 train.py --model_name_or_path Qwen/Qwen3-8B --per_device_train_batch_size 2"
+    with pytest.raises(RooflineError, match="the number of replicas is not stated; give -n"):
+        options_of(text, tmp_path)
+    assert options_of(text, tmp_path, n=16)[0]["batch"] == 32
+
+
+def test_veomni_is_read_by_its_own_rows(tmp_path):
+    found, notes = options_of(VEOMNI, tmp_path, "qwen3.yaml", n=16)
+    wanted = {
+        "cp": 2,
+        "ring": "ulysses",
+        "ep": 4,
+        "zero": 3,
+        "recompute": "full",
+        "batch": 32,
+        "seq": 4096,
+        "dtype": "bf16",
+    }
+    assert {key: found[key] for key in wanted} == wanted and "priced without" not in notes
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "why"),
+    [
+        ("torchrun --nproc_per_node 4 run_clm.py --model_name_or_path gpt2 --config_name own.json --per_device_train_batch_size 1", "a.sh", "its sizes are in --config_name own.json"),
+        ('[model]\nname = "llama4"\nflavor = "3B_12_rank"\n[job]\n[training]\nseq_len = 2048\n', "a.toml", "model.flavor 3B_12_rank of llama4 is a size in its code"),
+        ("python3 -m maxtext.trainers.post_train.rl.train_rl rl.yml model_name=llama3.1-8b rl.loss_algo=grpo per_device_batch_size=1", "a.sh", "samples what it trains on"),
+        ("actor:\n  backend: \"fsdp:d4p1t1\"\n  path: Qwen/Qwen3-8B\n", "areal.yaml", "a launch of AReaL or ROLL"),
+        ("{tensor_model_parallel_size: 2, gpu_memory_utilization: 0.5}", "rollout.yaml", "no launch of a supported tool"),
+    ],
+)  # fmt: skip
+def test_what_is_no_training_step_known_here_is_refused(text, name, why, tmp_path):
+    with pytest.raises(RooflineError, match=why):
+        options_of(text, tmp_path, name)
+
+
+def test_processes_of_neuron_are_split_by_its_own_flags(tmp_path):
+    text = "torchrun --nproc_per_node 32 sft.py --model_id Qwen/Qwen3-8B --per_device_train_batch_size 1 --tensor_parallel_size 8 --zero_1 --bf16"
+    assert [options_of(text, tmp_path)[0][key] for key in ("tp", "dp", "zero", "batch")] == [8, 4, 1, 4]

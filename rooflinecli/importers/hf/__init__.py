@@ -9,8 +9,9 @@ from typing import Any
 from rooflinecli.core.errors import DataError, unknown
 from rooflinecli.core.record import Json
 from rooflinecli.importers.hf import rows
+from rooflinecli.importers.hf.blocks import IGNORED
 from rooflinecli.importers.hf.config_json import read_config
-from rooflinecli.importers.hf.rows import IGNORED, NOISE
+from rooflinecli.importers.hf.rows import NOISE
 from rooflinecli.quantization.hf_config import NAMES, stored
 from rooflinecli.specs.document import Document, KeyPath
 from rooflinecli.specs.field_reader import MISSING, ConfigFields, Family, Where
@@ -27,15 +28,7 @@ _WRAPPER = frozenset(IGNORED["wrapper"].split())
 _TOWER = _WRAPPER | frozenset(IGNORED["tower"].split())
 _INSIDE = frozenset(IGNORED["inside"].split())
 # Where the lines of a converted model's fields are, for errors and explanations
-_LINES: dict[tuple[str, ...], tuple[str, ...]] = {
-    ("d_model",): ("hidden_size", "n_embd", "n_embed"), ("vocab_size",): ("vocab_size",),
-    ("max_context",): ("max_position_embeddings", "n_positions", "seq_length"), ("layers",): ("num_hidden_layers", "n_layer"),
-    ("attention", "n_heads"): ("num_attention_heads", "n_head"), ("attention", "n_kv_heads"): ("num_key_value_heads", "num_kv_heads"),
-    ("attention", "head_dim"): ("head_dim", "hidden_size", "n_embd"),
-    ("feedforward", "d_ff"): ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"),
-    ("feedforward", "n_experts"): ("num_local_experts", "num_experts", "n_routed_experts"), ("feedforward", "top_k"): ("num_experts_per_tok",),
-    ("quantization",): ("quantization_config",),
-}  # fmt: skip
+_LINES = {tuple(place.split(".")): names.split() for place, names in IGNORED["lines"].items()}
 
 
 def from_config(config: Mapping[str, Any], where: Where | str = "config.json") -> Json:

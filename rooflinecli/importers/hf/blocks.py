@@ -4,12 +4,15 @@ a person would write: a number, runs, or a repeated pattern.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from rooflinecli.core.record import Json
 from rooflinecli.specs.field_reader import ConfigFields
+from rooflinecli.specs.snapshots import table
 
 Block = Json
+IGNORED: Json = table(Path(__file__).with_name("ignored_fields.yaml"))
 
 
 def attention(
@@ -153,19 +156,6 @@ def patches(
 
 
 Override = Json
-# How files name a layer's mixer: transformers 5, and older files on the Hub
-_MIXERS = {
-    "linear_attention": "recurrent",
-    "mamba": "recurrent",
-    "conv": "recurrent",
-    "recurrent": "recurrent",
-    "full_attention": "attention",
-    "attention": "attention",
-    "sliding_attention": "attention",
-    "hybrid": "hybrid",
-    "mlp": "mlp",
-    "moe": "moe",
-}
 _LONGEST_PERIOD = 12
 _LATEST_START = 12  # layers searched for the start of a repeated pattern
 
@@ -236,7 +226,7 @@ def layer_kinds(f: ConfigFields, names: tuple[str, ...], default: list[str], all
         listed = f.items(name, str, length)
         if not listed:
             continue
-        kinds = [_MIXERS.get(kind, "") for kind in listed]
+        kinds = [IGNORED["mixers"].get(kind, "") for kind in listed]
         for name_in_config, kind in zip(listed, kinds, strict=True):
             if kind not in allowed:
                 raise f.fail(

@@ -15,6 +15,7 @@ from rooflinecli.core.extras import install
 from rooflinecli.core.text import one_line
 from rooflinecli.specs.document import Document
 from rooflinecli.specs.name_lookup import OtherPublisher
+from rooflinecli.specs.snapshots import table
 
 NAME = re.compile(r"(?P<repo>[\w][\w.-]*/[\w][\w.-]*)(?:@(?P<revision>[\w./-]+))?")
 WAIT = 8.0  # seconds for an answer before the cache is used
@@ -81,25 +82,12 @@ def _reachable(endpoint: str) -> bool:
 def _sentence(repo: str, revision: str | None, error: Exception) -> UsageError:
     """What went wrong, by the library's class of error, with the remedy."""
     kinds = {cls.__name__ for cls in type(error).__mro__}
-    for kind, text in _REASONS:
+    for kind, text in table(Path(__file__).with_name("hub.yaml")).items():
         if kind in kinds:
             return UsageError(f"{repo}: {text.format(revision=revision)}", "model")
     return UsageError(
         f"{repo}: the Hub could not be asked ({one_line(str(error))[:120]}); give the path of its config.json", "model"
     )
-
-
-_GATED = "its files are given out only after its terms are accepted on the Hub; accept them, set HF_TOKEN, or give the path of its config.json"
-_REASONS: tuple[tuple[str, str], ...] = (
-    ("GatedRepoError", _GATED),
-    ("RevisionNotFoundError", "it has no revision {revision}; leave out what stands after @, or give another"),
-    ("LocalEntryNotFoundError", "no copy of its config.json is here, and the Hub cannot be reached (no network, or HF_HUB_OFFLINE); "
-     "connect once, set HF_ENDPOINT to a mirror, or give the path of a config.json"),
-    ("EntryNotFoundError", "it has no config.json; give a .gguf or .safetensors file, or a config.json"),
-    ("RepositoryNotFoundError", "neither a model that comes along (`roofline models`) nor, for this token, one of the Hub; "
-     "fix the name, or set HF_TOKEN for a private one"),
-    ("HFValidationError", "not a name the Hub could have; fix it"),
-)  # fmt: skip
 
 
 def fallback(name: str, error: RooflineError) -> Document:

@@ -21,13 +21,11 @@ import yaml
 from rooflinecli.core import expressions
 from rooflinecli.core.record import Json
 from rooflinecli.importers.hf import blocks
-from rooflinecli.importers.hf.blocks import Override, layer_kinds, merged, placed, stack, windows
+from rooflinecli.importers.hf.blocks import IGNORED, Override, layer_kinds, merged, placed, stack, windows
 from rooflinecli.specs.field_reader import ConfigFields, Family
-from rooflinecli.specs.snapshots import table
 from rooflinecli.specs.yaml_loader import Loader
 
 HERE = Path(__file__).parent
-IGNORED: Json = table(HERE / "ignored_fields.yaml")
 NOISE = frozenset(" ".join(IGNORED["noise"].values()).split())
 SETS = {name: frozenset(fields.split()) for name, fields in IGNORED["sets"].items()}
 _ROW = re.compile(r'^(?:"([^"\n]+)"|([\w.-]+)):(.*\n(?:[ #].*\n|\n)*)', re.MULTILINE)

@@ -26,10 +26,12 @@ _HELM_LINE = re.compile(r"^[ \t]*(\{\{[^{}\n]*\}\}[ \t]*)+$", re.MULTILINE)  # c
 _LOOP = re.compile(
     r"^([ \t]*\{\{-?\s*range\s[^{}\n]*\}\}[ \t]*\n)[ \t]*-[ \t]*\{\{-?\s*\.[^{}\n]*\}\}[ \t]*\n", re.MULTILINE
 )
-_HELM = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.DOTALL)
+_HELM = re.compile(r"\{\{(?!\"\w+\":)-?\s*(.*?)\s*-?\}\}", re.DOTALL)
 _VALUE = re.compile(r"^[$]?\.Values((?:\.[\w-]+)+)\s*(?:\|\s*(?:quote|toString|int)\s*)?$")
 _FROM_ENVIRONMENT = re.compile(r"\$\((\w+)\)")
 _DEFAULT = re.compile(r"default\s+(\"[^\"]*\"|'[^']*'|[\w./-]+)")
+_CONTROL = re.compile(r"\{\{-?\s*(if|else if|else|end|range|with|define|block)\b([^{}]*?)-?\}\}")
+_MATTERS = re.compile(r"(^|[\s\"'])--\w|gpu|replicas:")  # in a branch of a chart
 COMMANDS = ("entrypoint", "command", "args", "arguments", "cmd")  # and `extraArgs`, `vllm_args` and the like of charts
 LARGEST = 2_000_000
 
@@ -77,6 +79,42 @@ def documents(text: str, name: str, values: object = None) -> list[Any]:
         raise DataError(why) from None
 
 
+def followed(text: str, values: object) -> tuple[str, list[str]]:
+    """A chart's template with the branches that its values choose, and the conditions that they leave open, whose branches all stay."""
+    kept, left, at = [""], list[str](), 0
+    frames: list[
+        tuple[bool | None, bool | None, str, int]
+    ] = []  # holds, whether one before it did, the condition, where its branch begins
+    for match in _CONTROL.finditer(text):
+        shown = all(frame[0] is not False for frame in frames)
+        kept.append(text[at : match.start()] if shown else "\n" * text.count("\n", at, match.start()))
+        kind, said, at = match[1], match[2].strip(), match.end()
+        holds, before, asked, start = frames.pop() if frames and kind[0] == "e" else (None, False, "", 0)
+        if holds is None and asked and shown and _MATTERS.search(text[start : match.start()]):
+            left.append(asked)
+        if kind != "end":
+            now = _true(said, values) if kind in ("if", "else if", "with") else True if kind == "else" else None
+            now = False if before else None if before is None else now
+            frames.append((now, before or now, said or asked if kind in ("if", "else if", "else") else "", at))
+        if holds is None and (kind == "end" or frames[-1][0] is None):
+            kept.append(match[0])
+    return "".join([*kept, text[at:]]), list(dict.fromkeys(left))
+
+
+def _true(condition: str, values: object) -> bool | None:
+    """Whether a chart's values fulfil a condition; None where they do not say."""
+    first, *rest = condition.split() or [""]
+    if first == "not":
+        inner = _true(" ".join(rest), values)
+        return None if inner is None else not inner
+    compared = len(rest) == 2 and first in ("eq", "ne")
+    path = _VALUE.match(rest[0] if compared else condition)
+    if path is None or not isinstance(values, Mapping):
+        return None
+    found = _inside(values, *path[1].split(".")[1:])
+    return (str(found).lower() == rest[1].strip("\"'").lower()) == (first == "eq") if compared else bool(found)
+
+
 def _parsed(text: str) -> Any:
     """A text as YAML; None where it is none."""
     try:
@@ -110,13 +148,15 @@ def _at(tree: object, path: str | None) -> Any:
 
 
 def with_maps(document: object, maps: Tree) -> Any:
-    """The document, with the variables that its containers take from these maps (`envFrom`) as their own."""
+    """The document, with the variables that its containers take from these maps or files (`envFrom`, `env_file`) as their own."""
     if isinstance(document, list):
         return [with_maps(item, maps) for item in document]
     if not isinstance(document, Mapping):
         return document
     found = {key: with_maps(value, maps) for key, value in document.items()}
     named = [maps.get(str(_inside(one, "configMapRef", "name"))) for one in _items(document, "envFrom")]
+    listed = _items(document, "env_file") or [_inside(document, "env_file")]  # of compose
+    named += [maps.get(str(_inside(one, "path") or one)) for one in listed]
     taken = [{"name": k, "value": v} for one in named if isinstance(one, Mapping) for k, v in one.items()]
     return found | {"env": taken + _items(document, "env")} if taken else found
 
@@ -162,6 +202,10 @@ def containers(document: object, around: Container | None = None) -> Iterator[Co
     if not isinstance(document, Mapping):
         return
     around = _within(document, around or Container([], image=_only_image(document)))
+    usual: Tree = _inside(document, "defaults") or {}
+    if isinstance(usual, Mapping) and usual and isinstance(document.get("command"), str):
+        text = re.sub(r"(?<!\{)\{(\w+)\}", lambda match: str(usual.get(match[1], match[0])), document["command"])
+        document = {**document, "command": text.replace("{{", "{").replace("}}", "}")}  # a recipe of spark-vllm-docker
     keys = [*COMMANDS, *(key for key in document if str(key).endswith(("Args", "_args")))]
     named = {key: document[key] for key in keys if document.get(key)}
     environment = around.environment
@@ -243,12 +287,13 @@ def _within(document: Tree, around: Container) -> Container:
     chips = [value for key, value in placed.items() if _ACCELERATOR.search(key)]
     machines = [value for key, value in placed.items() if _MACHINE.search(key)]
     chips += [chip for name, chip in formats()["machines"].items() for one in machines if re.match(name, one)]
-    copies = around.copies * prod(_count(document, *keys) for keys in _COPIES)
+    copies = around.copies * prod(_counts(document, "copies"))
+    job = _inside(document, "pytorchReplicaSpecs") or {}
     kinds = [kind.partition(":")[0] for kind in _accelerators(document) if not kind[:1].isdigit()]
     return Container(
         [], environment=around.environment | _environment(document), role=next((name for name in names if name in ("prefill", "decode")), around.role), gpus=_gpus(document) or around.gpus, copies=copies,
-        most=max([around.most, copies, *(_count(document, *keys) for keys in _MOST)]), chip=next(iter(chips or kinds[:1]), around.chip),
-        nodes=around.nodes * max(_count(document, *keys) for keys in _NODES),
+        most=max([around.most, copies, *_counts(document, "most")]), chip=next(iter(chips or kinds[:1]), around.chip),
+        nodes=around.nodes * max([sum(_count(job, role, "replicas") for role in job), *_counts(document, "nodes")]),
         image=_image(document) if any(str(key).startswith("image") for key in document) else around.image,
         cores=max(around.cores, _cores(placed.get("cloud.google.com/gke-tpu-accelerator", ""))),
         chips=prod(map(int, slices.split("x"))) if slices else around.chips,
@@ -257,9 +302,11 @@ def _within(document: Tree, around: Container) -> Container:
 
 _ACCELERATOR = re.compile(r"gke-(tpu-)?accelerator$|gpu\.product(-name)?$|/(hardware|accelerator|gpu-type)$")
 _MACHINE = re.compile(r"(instance|machine)[-_]?(type|family)$", re.IGNORECASE)
-_COPIES = (("replicas",), ("replicaCount",), ("minReplicas",), ("scale",), ("deploy", "replicas"), ("autoscaling_config", "min_replicas"))  # fmt: skip
-_MOST = (("maxReplicas",), ("autoscaling_config", "max_replicas"), ("service", "replica_policy", "max_replicas"))
-_NODES = (("multinode", "nodeCount"), ("leaderWorkerTemplate", "size"), ("workloadTemplate", "size"), ("parallelism",))
+_PODS = table("formats.yaml")["pods"]
+
+
+def _counts(document: Tree, what: str) -> list[int]:
+    return [_count(document, *path.split(".")) for path in _PODS[what]]
 
 
 def _count(document: Tree, *keys: str) -> int:
@@ -314,6 +361,8 @@ def _container(document: Tree, named: Tree, environment: dict[str, str], around:
         image = around.image  # values of a chart have it elsewhere
     first = (words or " ".join(scripts).split() or [""])[0]
     own = first[0] != "-" and not unknowns(first) and "$" not in first if first else image == ["vllm", "serve"]
+    if image == ["vllm", "serve"] and _HUB.fullmatch(first) and words[1:2] and words[1][:1] == "-":
+        own = False  # the model, for the image's own entry point
     image = [] if own or (first == "-m" and image != ["llama-server"]) else image  # a command of its own
     if first == "serve" and "vllm" in str(document.get("image")):
         image = ["vllm"]
@@ -332,6 +381,9 @@ def _container(document: Tree, named: Tree, environment: dict[str, str], around:
     return replace(found, words=[*image, *words], script=" ".join(scripts))
 
 
+_HUB = re.compile(r"[A-Za-z][\w.-]*/[\w.-]+(?<!\.sh)(?<!\.py)")
+
+
 def mounted(texts: list[str], mounts: Iterable[list[str]]) -> list[str]:
     """Words or lines of a container, with a model at a mounted path under the name that it has outside; mounts: (outside, inside, ...)."""
     for outside, inside, *_ in mounts:
@@ -347,13 +399,10 @@ _NAMED_MODEL = re.compile(r"/[\w.-]*\d[bB]\b[\w.-]*$|\.gguf$")  # by its size, o
 
 def _image(document: Tree) -> list[str]:
     """The entry point of a known image that is given flags alone."""
-    entries = {
-        "text-generation-inference": "text-generation-launcher", r"llama[.-]cpp(?!-python)": "llama-server", r"vllm[-_](\w+-)?openai|vllm/vllm|\$\{?VLLM_IMAGE": "vllm serve",
-    }  # fmt: skip
     image = " ".join(str(value) for key, value in document.items() if str(key).startswith("image"))
     if unknowns(image):  # of the chart's values: the container is named after it
         image += f" {document.get('name')}/{document.get('name')}"
-    return next((command.split() for name, command in entries.items() if re.search(name, image)), [])
+    return next((command.split() for name, command in formats()["images"].items() if re.search(name, image)), [])
 
 
 def _only_image(document: object) -> list[str]:
@@ -396,7 +445,9 @@ def _gpus(document: Tree) -> int | None:
 
 def _accelerators(document: Tree) -> list[str]:
     """What SkyPilot and dstack ask for, as KIND:COUNT: H100:8, {H100: 8}."""
-    asked = _inside(document, "resources", "accelerators") or _inside(document, "resources", "gpu")
+    asked = next(
+        (v for key in ("accelerators", "accelerator", "gpu") if (v := _inside(document, "resources", key))), None
+    )
     return [f"{k}:{v or 1}" for k, v in asked.items()] if isinstance(asked, Mapping) else [str(asked)] if asked else []
 
 
@@ -416,7 +467,7 @@ def servers(values: object) -> Iterator[Options]:
         text = _at(values, row["text"]) if "text" in row else None
         roots = list(yaml.load_all(text, _Loader)) if isinstance(text, str) else [values]
         for path in row.get("each", ()):
-            roots = [item for root in roots for item in _items(root, *path.split(".")) if isinstance(item, Mapping)]
+            roots = [one for root in roots for one in _each(root, path, row.get("inherits", False))]
         for root in roots if row.get("each") or text is None else ():
             pools = {role: _at(root, path) for role, path in row.get("pools", {"": None}).items()}
             stops = ("create", "enabled", "replicas")
@@ -428,11 +479,19 @@ def servers(values: object) -> Iterator[Options]:
                     yield from _server(row, root, pool, one or {}, role, len(pools) > 1)
 
 
+def _each(root: Tree, path: str, inherits: bool) -> list[Options]:
+    """The mappings of a list, or of a mapping with their `key`, over what is above them where they inherit it."""
+    found = _at(root, path)
+    named = [{"key": k, **v} for k, v in found.items() if isinstance(v, Mapping)] if isinstance(found, Mapping) else []
+    above = root if inherits else {}
+    return [{**above, **one} for one in (found if isinstance(found, list) else named) if isinstance(one, Mapping)]
+
+
 def _server(row: Json, root: Tree, pool: Tree, container: Tree, role: str, apart: bool) -> Iterator[Options]:
     """The servers of one container of a row of servers.yaml."""
 
     def stated(path: str) -> Any:
-        found = (_at(tree, path) for tree in (container, pool, root) if tree)
+        found = (_at(tree, one) for one in path.split() or [path] for tree in (container, pool, root) if tree)
         return next((one for one in found if one is not None), None)
 
     uris = [str(stated(path)).partition("?")[0] for path in row["model"] if stated(path)]
@@ -489,14 +548,16 @@ def _flags(mapping: Tree) -> list[str]:
 
 def joined(found: list[Any]) -> list[Any]:
     """Documents with each InferenceService as the container of its ServingRuntime, where that is here too."""
-    runtimes = {str(_at(one, "metadata.name")): one for one in found if _inside(one, "kind") == "ServingRuntime"}
+    kinds = ("ServingRuntime", "ClusterServingRuntime")
+    runtimes = {str(_at(one, "metadata.name")): one for one in found if _inside(one, "kind") in kinds}
     models = {str(_at(one, "metadata.name")): one for one in found if _inside(one, "kind") == "Model"}
     for service in [one for one in found if _at(one, "spec.modelRef") in models]:  # of LLMKube
         service["spec"]["model"] = models[service["spec"]["modelRef"]].get("spec")
         found = [one for one in found if one is not models[service["spec"]["modelRef"]]]
     for service in [one for one in found if _inside(one, "kind") == "InferenceService"]:
         model = _at(service, "spec.predictor.model")
-        runtime = runtimes.get(str(_inside(model, "runtime")))
+        only = next(iter(runtimes.values())) if len(runtimes) == 1 and isinstance(model, dict) else None
+        runtime = runtimes.get(str(_inside(model, "runtime")), only if not _inside(model, "runtime") else None)
         if runtime is not None and (inner := _items(runtime, "spec", "containers")):
             given = [inner[0].get("command"), inner[0].get("args"), model.get("args")]
             words = [str(word) for one in given for word in one or ()]

@@ -97,9 +97,8 @@ def stored_as(file: str) -> tuple[str, dict[str, str]]:
 
 
 def _option(stated: str) -> dict[str, str]:
-    """`dtype=fp8` of formats.yaml."""
-    option, _, value = stated.partition("=")
-    return {option: value}
+    """`dtype=fp8 kv-dtype=fp8` of formats.yaml."""
+    return dict(one.split("=") for one in stated.split())
 
 
 def _untuned(name: str) -> str | None:

@@ -20,7 +20,15 @@ from rooflinecli.core import files
 from rooflinecli.core.errors import DataError, RooflineError
 from rooflinecli.core.text import one_line
 from rooflinecli.importers.launch import containers, serving_common, training_common, unit_files
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, interpolated, merged_trees, named_file
+from rooflinecli.importers.launch.launch import (
+    Launch,
+    LaunchArguments,
+    flags,
+    formats,
+    interpolated,
+    merged_trees,
+    named_file,
+)
 from rooflinecli.importers.launch.shell_evaluator import SCRIPT, ShellEvaluator
 from rooflinecli.importers.launch.shell_expansion import Value, readable, unknowns
 from rooflinecli.importers.source import Options, Tree, parse, read_text
@@ -37,13 +45,6 @@ _LAUNCHER = re.compile(r"\b(python3?|torchrun|deepspeed|vllm|trtllm-\w+|sglang|l
 # scripts that train nothing
 _EVALUATION = re.compile(r"(?:.*[/_-])?(?:eval|evaluat|infer|generat|convert|embed)\w*(?:/.*)?\.py")
 _TRAINER = re.compile(r"train|torchrun|accelerate|deepspeed|run_(?:sft|dpo|grpo|rm)|finetun")
-_UNREAD = {  # what is not read, by what its commands or remarks have, and what to do
-    "--actor_model_name_or_path": "a launch of DeepSpeed-Chat's PPO, which is not read; give its options to `roofline rl`",
-    r"apps[./]grpo": "a launch of torchforge's GRPO, which is not read; give its options to `roofline rl`",
-    "launcher_scripts/main.py": "a launch of NeMo's launcher; give the config of its conf/training",
-    r"(?m)^[^#\n]*(\bollama (serve|run|start)\b|image:.*ollama/ollama)|^FROM ollama/": "Ollama, which loads the model that a request names; give MODEL with --weight-dtype and --engine llamacpp",
-    r"(?m)^[^#\n]*(\btritonserver +-|image:.*triton-?server|runtime: *\S*triton)|^FROM .*tritonserver": "Triton has its models in a repository; give the config.pbtxt or the model.json of one",
-}
 _CONFIG = re.compile(r"config|recipe|deepspeed|\bds_|zero\d")  # in the flag or name of a JSON that is one
 # flags of a server that is one of several pods of the same engine
 _POD_FLAGS = (
@@ -85,7 +86,7 @@ class Source:
 
 def unread(text: str) -> str:
     """What a launch of another tool is and what to do with it; empty for none of them."""
-    return next((why for mark, why in _UNREAD.items() if re.search(mark, text)), "")
+    return next((why for mark, why in formats()["elsewhere"].items() if re.search(mark, text)), "")
 
 
 def open_text(source: str) -> Source:
@@ -201,9 +202,13 @@ def _config(tree: Any, source: Source) -> Iterator[Launch]:
 def _yaml(source: Source) -> Iterator[Launch]:
     chart = source.sibling("values.yaml") or source.sibling("../values.yaml") if "{{" in source.text else None
     values = next(iter(containers.documents(chart, "values.yaml")), None) if chart else None
-    found = containers.joined(containers.documents(source.text, source.name, values))
+    text, left = containers.followed(source.text, values) if "{{" in source.text else (source.text, [])
+    found = containers.joined(containers.documents(text, source.name, values))
     maps = [one for one in found if isinstance(one, Mapping) and one.get("kind") == "ConfigMap"]
     shared = {str((one.get("metadata") or {}).get("name")): one.get("data") for one in maps}
+    for name in re.findall(r"[\w./-]*\.env\b", source.text):  # of compose
+        lines = [line.partition("=") for line in (source.sibling(name) or "").splitlines() if line[:1] != "#"]
+        shared[name] = {key.strip(): value.strip().strip("'\"") for key, equals, value in lines if equals}
     for data in (one.get("data") for one in maps):  # files by name
         texts = data.items() if isinstance(data, Mapping) else ()
         source.files |= {str(k): v for k, v in texts if isinstance(v, str)}
@@ -213,6 +218,10 @@ def _yaml(source: Source) -> Iterator[Launch]:
         other = not configs and document not in maps
         started = list(_processes(containers.with_maps(document, shared), source)) if other else []
         empty = empty and not configs and not started
+        for launch in started if left else ():
+            launch.notes.append(
+                f"conditions that the chart's values leave open are taken to hold: {one_line('; '.join(left))[:120]}"
+            )
         yield from configs + started
     for text in source.files.values() if empty else ():  # a map of scripts whose pods are elsewhere
         if text.startswith("#!"):
@@ -237,7 +246,10 @@ def _processes(document: object, source: Source) -> Iterator[Launch]:
 
 def _started(process: containers.Container, source: Source) -> list[Launch]:
     """The launches of one process of a container."""
-    host = ShellEvaluator().shell
+    evaluator = ShellEvaluator()
+    if "compose" in source.name.rpartition("/")[2] and (own := source.sibling(".env")):
+        evaluator.read(own)
+    host = evaluator.shell
     values: dict[str, Value] = {k: host.text(v) if "${" in v else v for k, v in process.environment.items()}
     process = replace(process, environment={k: v for k, v in values.items() if isinstance(v, str)})
     if process.arguments:

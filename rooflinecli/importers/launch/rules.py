@@ -14,9 +14,11 @@ import math
 import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from typing import Any
 
 from rooflinecli.core.errors import UsageError
+from rooflinecli.core.expressions import Scope
 from rooflinecli.core.text import one_line
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 from rooflinecli.importers.launch.shell_expansion import readable, unknowns
@@ -99,15 +101,11 @@ def _match(pattern: str | bool, value: object) -> re.Match[str] | None:
 
 def _sum(text: str, args: LaunchArguments, options: Options) -> float | None:
     """A sum of products; None where a key without a default is absent."""
-    total, whole = 0.0, text.removeprefix("ceil ")
-    for term in whole.split(" + "):
-        product = 1.0
-        for part in re.split(r" (?=[*/] )", term.strip()):
-            factor = _factor(part.lstrip("*/ "), args, options)
-            if factor is None:
-                return None
-            product = product / factor if part.startswith("/") else product * factor
-        total += product
+    whole = text.removeprefix("ceil ")
+    factors = [one if one in "+*/" else _factor(one, args, options) for one in whole.split()]
+    if None in factors or ("/", 0) in pairwise(factors):
+        return None
+    total: float = Scope({}, {}, None).value(" ".join(map(str, factors)))
     if whole != text:
         return max(math.ceil(total), 1)
     return int(total) if total == int(total) else total

@@ -225,7 +225,11 @@ class ShellEvaluator:
             self._call(expanded)
         elif expanded[0] == "eval":
             self._handed(" ".join(expanded[1:]), self.line or written[0].start_point.row + 1)
-        elif (expanded[0] == "exit" or expanded == ["exec"]) and len(expanded) < 3 and not self.called:
+        elif (
+            (expanded[0] == "exit" or (expanded == ["exec"] and not redirects))
+            and len(expanded) < 3
+            and not self.called
+        ):
             self.ended = True
         elif expanded[0] in ("source", ".") and len(expanded) > 1 and len(self.called) < 8:
             text = self.open_file(expanded[1])

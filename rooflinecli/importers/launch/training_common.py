@@ -51,6 +51,8 @@ SWITCHES = tuple(
 def processes(args: LaunchArguments) -> int | None:
     """Processes that torchrun, deepspeed or accelerate starts; None where the command does not say."""
     each, nodes = args.count("nproc-per-node", "num-gpus"), args.count("nnodes", "num-nodes")
+    if nodes is None and (args.has("nnodes") or args.has("num-nodes")):  # of which the command does not say how many
+        return args.count("num-processes")
     named = str(args.pop("include", default="")) if not each else ""
     if re.fullmatch(r"[\w.-]+:\d+(,\d+)*", named):  # deepspeed --include localhost:0,1,2,3
         return named.count(",") + 1

@@ -53,6 +53,8 @@ def flagged(words: LaunchArguments, config: Tree) -> Options:
             tree["distributed_type"], tables["fsdp_config"]["fsdp_sharding_strategy"] = "FSDP", kind
         elif name in _DEEPSPEED:
             tables["deepspeed_config"][_DEEPSPEED[name]] = words.pop(flag)
+        elif name in ("tensor_parallel_size", "pipeline_parallel_size"):  # of optimum-neuron
+            tree["tp" if name[0] == "t" else "pp"] = words.pop(flag)
         elif name in ("num_processes", "num_machines", "mixed_precision", "use_cpu"):
             tree[name] = words.pop(flag)
         elif name in _KINDS:

@@ -38,7 +38,14 @@ def claims(tree: Tree) -> bool:
         return "megatron_cfg" in policy or "dtensor_cfg" in policy
     keys = {key.rpartition(".")[2] for key in LaunchArguments.of_tree(tree).given}
     # to generate with, conversion, tuning, evaluation
-    other = {"gpt_model_file", "restore_from_path", "convert_name", "run_best", "eval_batch_size"} & keys
+    other = {
+        "gpu_memory_utilization",
+        "gpt_model_file",
+        "restore_from_path",
+        "convert_name",
+        "run_best",
+        "eval_batch_size",
+    } & keys
     return (
         _SIZES["tp"] in keys
         and not (other and not any("optim" in key for key in LaunchArguments.of_tree(tree).given))

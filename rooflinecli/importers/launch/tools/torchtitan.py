@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from rooflinecli.importers.launch import dtype_names, rules, training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, formats, table
+from rooflinecli.importers.launch.shell_expansion import unknowns
 from rooflinecli.importers.launch.training_common import model_layers
 from rooflinecli.importers.source import Options, Tree
 
@@ -29,9 +30,9 @@ def claims(tree: Tree) -> bool:
 def starts(words: list[str]) -> list[str] | None:
     """A command of 2026: `-m torchtitan.train --module llama3 --config llama3_8b` with keys over those of that function."""
     named = {word.partition("=")[0] for word in words}
-    return (
-        words if {"--module", "--config"} <= named and re.search(r"\btorchtitan[._]train\b", " ".join(words)) else None
-    )
+    text = " ".join(words)  # or an entry point that only the running script knows
+    trains = re.search(r"\btorchtitan[._]train\b", text) or ("torchrun" in text and "TRAIN" in text and unknowns(text))
+    return words if {"--module", "--config"} <= named and trains else None
 
 
 def _registered(words: list[str], launch: Launch) -> Options:
@@ -150,7 +151,11 @@ def _model(args: LaunchArguments, launch: Launch) -> None:
         "_", "-"
     )
     known = {key.lower(): model for key, model in formats()["torchtitan"].items()}
-    launch.put("model", known.get(f"{name} {flavor}".lower(), f"{version}-{flavor}".lower()), "model.flavor")
+    named = known.get(f"{name} {flavor}".lower(), f"{version}-{flavor}".lower())
+    if unknowns(named) or "$" in named or dtype_names.known(named):
+        launch.put("model", named, "model.flavor")
+    else:
+        launch.refuse("model", f"model.flavor {flavor} of {name} is a size in its code, not known here")
 
 
 def _recomputed(args: LaunchArguments, launch: Launch) -> None:

@@ -12,18 +12,13 @@ import re
 import yaml
 
 from rooflinecli.importers.launch import dtype_names, rules, training_common
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, tool_entries
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, formats, tool_entries
 from rooflinecli.importers.source import Tree
 from rooflinecli.specs.registry import load
 
 TRAINS = True
 FILES = ("config",)
 _AXES = ("tp", "pp", "cp", "ep", "dp")
-# modules of a layer by the names that decoders of transformers give them
-_QKV = {"q_proj", "k_proj", "v_proj", "qkv_proj", "query_key_value", "Wqkv", "c_attn"}
-_OUT = {"o_proj", "out_proj", "dense", "wo", "output_proj"}
-_FFN = set("gate_proj up_proj down_proj gate_up_proj w1 w2 w3 fc1 fc2 c_fc dense_h_to_4h dense_4h_to_h".split())
-_EVERY = {"all", "all-linear", "*_proj"}
 
 
 def names() -> list[str]:
@@ -130,14 +125,15 @@ def fill(launch: Launch, args: LaunchArguments, tool: str) -> None:
 
 def _targets(launch: Launch, args: LaunchArguments, keys: tuple[str, ...]) -> None:
     """The modules that have adapters; all where none are named."""
+    modules = {kind: set(names.split()) for kind, names in formats()["modules"].items()}
     written = " ".join(str(one) for key in keys for one in args.values(key))
     args.pop(*keys)
     named = {word.rpartition(".")[2] for word in re.split(r"[\s,;\[\]'\"]+", written) if word}
-    if not named or named & _EVERY or "lora-targets" in launch.options:
+    if not named or named & modules["every"] or "lora-targets" in launch.options:
         return
-    unknown = sorted(named - _FFN - _OUT - _QKV)
-    every = named & _FFN or re.search(r"mlp|gate|up|down", " ".join(unknown))  # a pattern of several names
-    launch.options["lora-targets"] = "all" if every else "attention" if named & _OUT else "qkv"
+    unknown = sorted(named - modules["ffn"] - modules["out"] - modules["qkv"])
+    every = named & modules["ffn"] or re.search(r"mlp|gate|up|down", " ".join(unknown))  # a pattern of several names
+    launch.options["lora-targets"] = "all" if every else "attention" if named & modules["out"] else "qkv"
     if unknown:
         launch.unmodelled.append(f"{keys[0]} {', '.join(unknown)}")
 

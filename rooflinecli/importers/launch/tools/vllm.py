@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import re
 
+from rooflinecli.core.text import one_line
 from rooflinecli.importers.launch import serving_common
 from rooflinecli.importers.launch.launch import Launch, flags
+from rooflinecli.importers.launch.shell_expansion import readable
 from rooflinecli.importers.source import Options, Tree
 
 VERSION = "vLLM 0.11"
@@ -40,6 +42,8 @@ def read(given: list[str] | Tree, launch: Launch, config: Tree | None = None) ->
         sizes["ep"] = tp * dp
         if {"?tensor-parallel-size", "?data-parallel-size"} & set(launch.missing):
             launch.missing["ep"] = "--enable-expert-parallel is over ranks that the running script knows"
+    if (drafting := str(args.first("speculative-config", ""))) and not _json(drafting):
+        launch.unmodelled.append(f"--speculative-config {one_line(readable(drafting))[:60]}")
     args.unpack("speculative-config", _json)
     if args.pop("enable-dbo"):
         launch.options["overlap"] = "two-batch"
