@@ -145,3 +145,11 @@ def test_power_next_to_a_run_is_noted_against_the_rating(tmp_path):
         f"{smi}:1: nvidia-smi: 610 W of each of 2 devices at work, over 6 samples; H100 SXM5 80GB is rated at 700 W"
         in ran.json["notes"]
     )
+
+
+@pytest.mark.parametrize(
+    ("tool", "devices", "whose"),
+    [("nvidia-smi", 1, "the device"), ("nvidia-smi", 2, "each of 2 devices"), ("MLPerf power", 8, "the whole system")],
+)
+def test_whose_watts_a_power_log_has(tool, devices, whose):
+    assert str(power.PowerLog("log:1", tool, 612.4, devices, 1234)) == f"{tool}: 612 W of {whose} at work, over 1,234 samples"  # fmt: skip

@@ -370,7 +370,8 @@ def test_models_of_the_first_library_all_answer():
 
 
 def test_details_draw_memory_to_scale(cli):
-    asked = ("estimate", "llama-3-8b", "--hw", "h100", "-n", "8", "--phase", "train")
+    asked = ("estimate", "llama-3-8b", "--hw", "h100", "--tp", "2", "--dp", "4", "--zero", "1", "--recompute", "full")
+    asked += ("--micro-batch-size", "1", "--batch", "64", "--seq-len", "8192", "--phase", "train")
     bar = re.search(r"\[([a-z.]{50})\]", cli(*asked, "--details").out)[1]
     memory = cli(*asked, "--format", "json").json["phases"]["train"]["memory"]
     for letter, key in (("w", "weights_bytes"), ("o", "optimizer_bytes"), ("a", "activations_bytes")):

@@ -6,7 +6,9 @@ import re
 
 import pytest
 
+from rooflinecli.core.errors import Infeasible
 from rooflinecli.engine import build_request
+from rooflinecli.engine import choose as engine_choose
 from rooflinecli.engine.choose import candidates, choose, evaluate_candidates, nearest_feasible
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.questions.estimate.answer import estimate
@@ -161,3 +163,26 @@ def test_less_work_is_no_remedy_for_weights_that_exceed_the_memory(asked, said, 
     (violation,) = estimate(build_request.request(asked)).violations
     remedy = violation.message.partition("no layout holds it; ")[2]
     assert said in remedy and unsaid not in remedy
+
+
+@pytest.mark.parametrize(
+    ("given", "freed"),
+    [
+        ({"tp": 2}, ["tp", "tp"]),
+        ({"micro_batch": 64}, ["micro_batch"]),
+        ({"tp": 2, "zero": 1}, ["tp", "tp zero"]),
+        ({}, []),
+    ],
+)
+def test_a_split_goes_first_then_what_a_device_holds_with_it(monkeypatch, given, freed):
+    """Of four devices that hold no layout as given; a group of sizes of which none was given frees nothing."""
+    tried = []
+
+    def nothing_fits(free, phases):
+        tried.append(" ".join(name for name in given if getattr(free.request, name) is None))
+        assert free.request.devices == 4
+        raise Infeasible("no layout")
+
+    monkeypatch.setattr(engine_choose, "choose", nothing_fits)
+    assert engine_choose._other_split(ctx({**TRAINED, "n": 4, **given}), ("train",)) is None
+    assert tried == freed

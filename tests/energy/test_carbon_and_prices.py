@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -278,3 +279,18 @@ def test_prices_of_unlike_contracts_are_named(cli):
     assert "--price reserved-3y compares one kind" in mixed.err
     assert "unlike" not in cli(*asked, "--price", "reserved-3y").err
     assert "unlike" not in cli("compare", "llama-3-70b", "--hw", "h100,b200", "-n", "8").err
+
+
+@pytest.mark.parametrize(
+    ("region", "liters"), [("AAA", 2.0), ("bbb", None), ("in-a", 2.0), ("dry-a", 3.0), ("in-b", None), ("city", 3.0)]
+)
+def test_the_water_of_a_region_is_its_own_or_its_country_s(monkeypatch, region, liters) -> None:
+    """Two countries, of which one states its water, parts of them, and a city inside a part."""
+    stated = {"AAA": {"liters": 2}, "BBB": {}, "In-A": {"country": "AAA"}, "dry-a": {"country": "AAA", "liters": 3}, "in-b": {"country": "BBB"}}  # fmt: skip
+    data = {
+        "rows": {name: {"g": 100, "date": 2025, "source": "s", **row} for name, row in stated.items()},
+        "within": {"City": "dry-a"}, "sources": {"s": "a source"},
+    }  # fmt: skip
+    table = SimpleNamespace(data=data, location=lambda *path: "grid.yaml:1")
+    monkeypatch.setattr("rooflinecli.specs.grid._table", lambda: table)
+    assert grid(region).liters_per_kwh == liters and grid(region).source.endswith(", 2025, a source")

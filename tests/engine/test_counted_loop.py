@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from conftest import run_cli
 
+from rooflinecli.engine import counted_loop as engine_loop
+from rooflinecli.engine.serving_load import ReplicaLoad
 from rooflinecli.formulas import counted_loop
 from rooflinecli.formulas.counted_loop import ROUNDED, SIZES, SPLITS, LoopPrices, count, line, loop_means
 from rooflinecli.interfaces import verbs
+from rooflinecli.specs.layout import Layout
 
 PRICES = LoopPrices(
     front=0, per_token=0, per_stream=0, prompt=100, steps=4, spread=0, budget=1000, pieces=1, stages=1, factor=1, look_ahead=False, whole=False, rides=True, room=0, starts=0, launches=0,
@@ -227,3 +231,19 @@ def test_beyond_the_most_that_are_counted_all_grow_as_before(counts: list[tuple[
     assert (first, step, decoding) == pytest.approx(wanted) and scale == high[3]
     slow = loop_means(PRICES, 6400)
     assert slow[0] + 3 * slow[1] == pytest.approx(8 * (1 + 1e-6) * 6400)
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_counted"),
+    [({}, True), ({"kind": "open"}, True), ({"kind": "static"}, False), ({"policy": "static"}, False), ({"hold_steps": 1}, False),
+     ({"poll_steps": 2}, False), ({"splits_layers": True}, False)],
+)  # fmt: skip
+def test_loops_of_schedulers_that_wait_for_more_requests_are_not_counted(changed: dict[str, Any], is_counted: bool) -> None:  # fmt: skip
+    """Nor batches without a load, nor engines that split layers between devices."""
+    asked = SimpleNamespace(**{"kind": "closed", "policy": "vllm", "hold_steps": 0, "poll_steps": 1, "splits_layers": False} | changed)  # fmt: skip
+    ctx: Any = SimpleNamespace(
+        engine=SimpleNamespace(scheduler=asked, splits_layers=asked.splits_layers),
+        without_trace=lambda layout: (ctx, layout), memoized=lambda *_, **__: "counted",
+    )  # fmt: skip
+    found = engine_loop.counted(ctx, Layout(), ReplicaLoad(asked.kind, 4.0, 8.0))
+    assert found == ("counted" if is_counted else None)

@@ -14,7 +14,7 @@ from rooflinecli.engine.forward_step import forward_step
 from rooflinecli.engine.serving_load import prefill_interference_s
 from rooflinecli.interfaces.python import api
 from rooflinecli.questions.simulate.deployment import scheduler_of
-from rooflinecli.specs.engine import CONSTANTS, ServingEngine, engines
+from rooflinecli.specs.engine import CONSTANTS, ServingEngine, engines, load_engine
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.scheduler import Scheduler
 
@@ -184,3 +184,15 @@ def test_a_first_token_through_a_pipeline_takes_its_pass(stages: int, sequences:
     alone = api.estimate("llama-3-8b", batch=1, **asked)["phases"]["prefill"]
     found = api.estimate("llama-3-8b", concurrency=sequences, **asked)["phases"]["prefill"]
     assert found["time_s"] >= alone["time_s"] and found["interval_s"][0] >= found["floor_s"]
+
+
+@pytest.mark.parametrize("engine", ["sglang", "vllm", "trtllm"])
+def test_where_a_constant_stands_is_the_line_that_has_it(engine):
+    spec = load_engine(engine)
+    for name, key in (("late_tokens", "stream_steps"), ("skipped_looks", "poll_steps"), ("front", "front"), ("per_step", "per_step")):  # fmt: skip
+        place, _, why = spec.written(name).partition("; ")
+        file, _, line = place.rpartition(":")
+        text = spec.document.path.read_text(encoding="utf-8").splitlines()
+        stated = [number for number, each in enumerate(text, 1) if each.strip().startswith(f"{key}:")]
+        assert file.endswith(f"{engine}.yaml") and int(line) in (stated or range(1, len(text))), name
+        assert why == (spec.source if key == "per_step" else spec.scheduler.source)

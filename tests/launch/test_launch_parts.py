@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -674,6 +675,13 @@ def test_a_maxtext_config_splits_its_batch_into_steps() -> None:
     whole, odd = written(batch=8, **{"micro-batch": 4}), written(batch=60, **{"micro-batch": 8})
     assert whole["per_device_batch_size"] == 1.0 and odd["per_device_batch_size"] == 7.5
     assert "gradient_accumulation_steps" not in whole | odd
+    assert written(zero=1)["shard_optimizer_over_data"] is True and "shard_optimizer_over_data" not in written(zero=3)
+    sharded = written(zero=3, shard=1, ep=1)
+    assert (sharded["ici_data_parallelism"], sharded["ici_fsdp_parallelism"]) == (2, 1)
+    assert (written(zero=1, ep=2)["ici_data_parallelism"], written(zero=3)["ici_fsdp_parallelism"]) == (1, 2)
+    assert written(seq=4096)["max_target_length"] == 4096 and "max_target_length" not in written()
+    assert [written(dtype=d).get("quantization") for d in ("fp8", "int8", "bf16")] == ["fp8", "int8", None]
+    assert [written(dtype=d)["dtype"] for d in ("fp32", "bf16", "fp8")] == ["float32", "bfloat16", "bfloat16"]
     piped = written(batch=64, pp=4, **{"micro-batch": 4, "virtual-stages": 2})
     assert (piped["num_pipeline_microbatches"], piped["num_layers_per_pipeline_stage"]) == (8, 4)
     assert piped["per_device_batch_size"] == 8.0 and "gradient_accumulation_steps" not in piped
@@ -713,3 +721,30 @@ def test_experiments_of_primus_wrap_other_tools() -> None:
     assert wrapped("megatron", "x_1.yaml") == ("nemo", {"use_distributed_optimizer": True, "model_name": "x-1"})
     assert wrapped("megatron", "", use_distributed_optimizer=False) == ("nemo", {"use_distributed_optimizer": False})
     assert wrapped("other", "x") == ("", {}) and locate._primus({}) == ("", {})
+
+
+def test_a_checkpoint_in_a_folder_that_is_here(tmp_path: Path) -> None:
+    """A folder named after a model of the registry is that model; another is read for its own config."""
+    for name, found in (("Meta-Llama-3-8B", "Meta-Llama-3-8B"), ("own-run-7", str(tmp_path / "own-run-7"))):
+        (tmp_path / name).mkdir()
+        one = launch()
+        dtype_names.checkpoint(one, str(tmp_path / name), "--model")
+        assert one.options == {"model": found} and not one.missing
+
+
+def test_references_below_sixty_levels_stay_as_they_are_written() -> None:
+    def nested(levels: int, wrap: Any) -> Any:
+        node: Any = "${b}"
+        for _ in range(levels):
+            node = wrap(node)
+        return node
+
+    def leaf(node: Any) -> Any:
+        while not isinstance(node, str | int):
+            node = node["x"] if isinstance(node, dict) else node[0]
+        return node
+
+    for wrap in (lambda node: [node], lambda node: {"x": node}):
+        assert leaf(interpolated({"b": 7, "a": nested(40, wrap)})["a"]) == 7
+        assert leaf(interpolated({"b": 7, "a": nested(80, wrap)})["a"]) == "${b}"
+    assert interpolated({"a": "${b}", "b": "${a}"})["a"] in ("${a}", "${b}")  # a circle ends

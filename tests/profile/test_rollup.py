@@ -118,3 +118,9 @@ def test_neighbours_on_a_lane_fuse_into_the_slowest():
     )
     assert answer["fusion"]["chains"] == 1
     assert answer["fusion"]["chains_saved_s"] == pytest.approx(3e-3)
+
+
+def test_a_call_that_begins_with_its_caller_lies_inside_it():
+    """However the trace lists the two; of two that end together the longer is the caller too."""
+    assert own_times([(0, 1), (0, 3), (3, 4)]) == [1, 2, 1] and own_times([(0, 3), (0, 1)]) == [2, 1]
+    assert own_times([(2, 3), (0, 3)]) == [1, 2] and own_times([(0, 2), (1, 3)]) == [2, 2]  # the last two only overlap
