@@ -11,7 +11,7 @@ import functools
 import inspect
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
@@ -32,6 +32,7 @@ class Formula:
     source: str
     module: str
     function: Callable[..., Number]
+    written: str = ""  # its arithmetic, where it is a row of a table
 
     @property
     def doc(self) -> str:
@@ -44,6 +45,8 @@ class Formula:
     @property
     def body(self) -> str:
         """The arithmetic as written, without decorator, docstring and signature."""
+        if self.written:
+            return f"return {self.written}"
         source = inspect.getsource(self.function)
         lines = source[source.index("def ") :].splitlines()
         start = next(i for i, line in enumerate(lines) if line.rstrip().endswith(":")) + 1
@@ -56,17 +59,17 @@ class Formula:
 FORMULAS: dict[str, Formula] = {}
 
 
-def formula(symbol: str, unit: str, source: str) -> Callable[[F], F]:
+def formula(symbol: str, unit: str, source: str, written: str = "") -> Callable[[F], F]:
     """Register a pure function of numbers as a formula.
 
-    symbol: how it prints ("t_ar"); unit: SI ("s", "B", "FLOP", "1"); source: paper, book or "definition".
+    symbol: how it prints ("t_ar"); unit: SI ("s", "B", "FLOP", "1"); source: paper, book or "definition"; written: see Formula.
     """
 
     def wrap(function: F) -> F:
         name = function.__name__
         if name in FORMULAS:
             raise ValueError(f"two formulas are called {name}: {FORMULAS[name].module} and {function.__module__}")
-        FORMULAS[name] = Formula(name, symbol, unit, source, function.__module__, function)
+        FORMULAS[name] = Formula(name, symbol, unit, source, function.__module__, function, written)
 
         def named(result: Traced) -> Traced:
             return Traced(result.value, "formula", (result,), symbol, unit, source, name)
@@ -74,6 +77,13 @@ def formula(symbol: str, unit: str, source: str) -> Callable[[F], F]:
         return functools.wraps(function)(_calling(function, named))  # type: ignore[return-value]
 
     return wrap
+
+
+def formula_of(name: str, row: Mapping[str, str], module: str, names: dict[str, Any]) -> Callable[..., Number]:
+    """Register a row of a table as a formula: `is` by its arguments `of` and the `names` of what it calls; `about` is its docstring."""
+    function: Callable[..., Number] = eval(f"lambda {', '.join(row['of'].split())}: {row['is']}", names)
+    function.__name__, function.__module__, function.__doc__ = name, module, row["about"]
+    return formula(row["symbol"], row["unit"], row["source"], row["is"])(function)
 
 
 def _calling(function: Callable[..., Number], named: Callable[[Traced], Traced]) -> Callable[..., Number]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rooflinecli.core import num
 from rooflinecli.core.derivation import formula
 from rooflinecli.core.num import Number
 
@@ -41,18 +40,6 @@ def training_flops_rule(params: Number, tokens: Number) -> Number:
     return 6 * params * tokens
 
 
-@formula("N", "params", "attention and MLP matrices of L layers, plus the embedding; Kaplan et al. 2020, table 1")
-def dense_params_rule(layers: Number, d_model: Number, expansion: Number, vocab: Number) -> Number:
-    """(4 + 2E) L D^2 + V D: parameters of a plain multi-head stack."""
-    return (4 + 2 * expansion) * layers * d_model * d_model + vocab * d_model
-
-
-@formula("F", "FLOP", "training FLOPs of a plain multi-head stack, full attention, without the LM head; Decoder-Only Transformers notes, eq. 4.2")  # fmt: skip
-def training_flops_dense(batch: Number, seq: Number, d_model: Number, layers: Number, expansion: Number) -> Number:
-    """12 B D L S (S + (2 + E) D)."""
-    return 12 * batch * d_model * layers * seq * (seq + (2 + expansion) * d_model)
-
-
 @formula("B", "B", _DEFINITION)
 def bytes_of(elements: Number, bytes_per_element: Number) -> Number:
     """Bytes of a number of elements."""
@@ -63,9 +50,3 @@ def bytes_of(elements: Number, bytes_per_element: Number) -> Number:
 def quantized_bytes_per_weight(bits: Number, group_size: Number, scale_bits: Number, zero_bits: Number) -> Number:
     """Bytes per weight of a group-quantized matrix, scales counted."""
     return (bits + (scale_bits + zero_bits) / group_size) / 8
-
-
-@formula("n", "patches", "Dosovitskiy et al. 2021, An Image is Worth 16x16 Words")
-def image_patches(image: Number, patch: Number) -> Number:
-    """Tokens an image is cut into; channels do not multiply them."""
-    return num.floor(image / patch) * num.floor(image / patch)

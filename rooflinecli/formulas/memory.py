@@ -8,7 +8,6 @@ from rooflinecli.core.num import Number
 
 _ZERO = "Rajbhandari et al. 2020, ZeRO, section 3 (partition over the data-parallel group)"
 _KORTHIKANTI = "Korthikanti et al. 2022, Reducing Activation Recomputation in Large Transformer Models"
-_NOTES = "Decoder-Only Transformers notes"
 
 
 @formula("M_w", "B", _ZERO)
@@ -33,14 +32,6 @@ def partitioned_parameters(params: Number, shards: Number) -> Number:
 def kv_cache_bytes(batch: Number, tokens: Number, values_per_token: Number, bytes_per_value: Number) -> Number:
     """KV cache of one layer."""
     return batch * tokens * values_per_token * bytes_per_value
-
-
-@formula("M_kv", "B", "eq. 12.1 of the " + _NOTES)
-def kv_cache_rule(
-    batch: Number, seq: Number, layers: Number, kv_heads: Number, head_dim: Number, bytes_per_value: Number
-) -> Number:
-    """2 p B S L K H: KV cache of a uniform grouped-query stack."""
-    return 2 * bytes_per_value * batch * seq * layers * kv_heads * head_dim
 
 
 @formula("M_a", "B", "Megatron-LM, --recompute-num-layers: some layers keep their input alone, the others all they need")  # fmt: skip
@@ -84,39 +75,6 @@ def in_flight_interleaved(microbatches: Number, pp: Number, virtual_stages: Numb
     return num.minimum(microbatches, pp * (1 + (pp - 1) / (pp * virtual_stages)))
 
 
-@formula("A_attn", "B", "eq. 3.5 of the " + _NOTES)
-def attention_activations(
-    layers: Number, batch: Number, seq: Number, d_model: Number, heads: Number, p: Number
-) -> Number:
-    """B L S ((5p+1) D + (2p+1) A S): attention activations with materialized scores and dropout masks."""
-    return batch * layers * seq * ((5 * p + 1) * d_model + (2 * p + 1) * heads * seq)
-
-
-@formula("A_mlp", "B", "eq. 3.6 of the " + _NOTES)
-def mlp_activations(
-    layers: Number, batch: Number, seq: Number, d_model: Number, expansion: Number, p: Number
-) -> Number:
-    """(2Ep + p + 1) B D L S: MLP activations with a dropout mask."""
-    return (2 * expansion * p + p + 1) * batch * d_model * layers * seq
-
-
-@formula("A", "B", "eq. 3.7 of the " + _NOTES + "; with tp and sequence parallelism eq. 7.11 to 7.13; " + _KORTHIKANTI)
-def total_activations(
-    layers: Number,
-    batch: Number,
-    seq: Number,
-    d_model: Number,
-    heads: Number,
-    expansion: Number,
-    p: Number,
-    tp: Number,
-    tp_outside: Number,
-) -> Number:
-    """2 B D L S (p(2/s + (E+2)/T) + 1/s) + A B L S^2 (2p+1)/T; s is T under sequence parallelism, else 1."""
-    linear = p * (2 / tp_outside + (expansion + 2) / tp) + 1 / tp_outside
-    return 2 * batch * d_model * layers * seq * linear + heads * batch * layers * seq * seq * (2 * p + 1) / tp
-
-
 @formula("S_scores", "B", _KORTHIKANTI + ", section 4.1: softmax output, and with dropout its mask and output")
 def score_activations(batch: Number, heads: Number, pairs: Number, p: Number, dropout: Number) -> Number:
     """(2p + 1) bytes per score when attention is not fused and has dropout, p without; dropout is 1 or 0."""
@@ -155,12 +113,6 @@ def tiled_feedforward(working: Number, feedforward: Number, chunks: Number) -> N
     return working - feedforward * (1 - 1 / chunks)
 
 
-@formula("b_min", "sequences", "eq. 3.9 of the " + _NOTES)
-def mixed_precision_batch(d_model: Number, seq: Number, heads: Number) -> Number:
-    """Least batch at which mixed precision saves memory over fp32."""
-    return 6 * d_model * d_model / (8 * d_model * seq + heads * seq * seq)
-
-
 @formula("h", "1", "share of capacity left free")
 def headroom(total: Number, capacity: Number) -> Number:
     """(capacity - total) / capacity; negative when it does not fit."""
@@ -179,12 +131,6 @@ def total_memory(
 def kept_by_engine(capacity: Number, weights: Number, room: Number, reserve: Number) -> Number:
     """Bytes per device that an engine keeps free of weights and KV cache: a serving phase fits where its cache fits the room."""
     return num.maximum(capacity - weights - room, reserve)
-
-
-@formula("N_max", "params", "definition")
-def largest_model(memory_bytes: Number, bytes_per_param: Number) -> Number:
-    """Parameters whose weights alone fill a memory."""
-    return memory_bytes / bytes_per_param
 
 
 _SIDES = "Shi et al. 2023, Distributed Shampoo: blocks of a maximum number of rows; Vyas et al. 2024, SOAP: a longer side has none"

@@ -188,12 +188,6 @@ def systolic_peak(rows: Number, cols: Number, clock: Number, arrays: Number) -> 
     return 2 * rows * cols * clock * arrays
 
 
-@formula("peak", "FLOP/s", "definition")
-def unit_peak(units: Number, flops_per_clock: Number, clock: Number) -> Number:
-    """Peak of `units` units at FLOPs per clock each."""
-    return units * flops_per_clock * clock
-
-
 @formula("t_u", "s", "a kernel whose units each have a number of loads in flight; fitted to llama.cpp on V100, A100 and H100 boards")  # fmt: skip
 def unit_streaming_time(moved: Number, bytes_per_clock: Number, unit_clocks: Number) -> Number:
     """Seconds that units take to draw their bytes, `unit_clocks` cycles of all of them together a second."""

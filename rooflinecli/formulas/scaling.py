@@ -103,58 +103,10 @@ def lifetime_flops(training_flops: Number, inference_flops: Number) -> Number:
     return training_flops + inference_flops
 
 
-@formula("L", "nats/token", _KAPLAN + ", equations 1.1 to 1.3; fitted on WebText2")
-def kaplan_loss(scale: Number, quantity: Number, exponent: Number) -> Number:
-    """Kaplan's power law (X_c / X)^alpha_X for parameters, tokens or compute, the other two not limiting."""
-    return (scale / quantity) ** exponent
-
-
 @formula("B_crit", "tokens", _KAPLAN + ", equation 1.4")
 def kaplan_critical_batch(scale: Number, loss: Number, exponent: Number) -> Number:
     """Critical batch in tokens at a loss, B* / L^(1/alpha_B)."""
     return scale / loss ** (1 / exponent)
-
-
-@formula("C", "FLOP", "a PFLOP/s-day is 10^15 FLOP/s for 86400 s")
-def pflop_s_days_to_flops(days: Number) -> Number:
-    """PFLOP/s-days as FLOPs."""
-    return days * 8.64e19
-
-
-@formula("C", "PFLOP/s-days", "a PFLOP/s-day is 10^15 FLOP/s for 86400 s")
-def flops_to_pflop_s_days(flops: Number) -> Number:
-    """FLOPs as PFLOP/s-days."""
-    return flops / 8.64e19
-
-
-@formula("d", "1", _KAPLAN + ", table 1: N = (4 + 2E) L d^2 without embeddings, solved for d")
-def width_for_params(params: Number, layers: Number, expansion: Number) -> Number:
-    """Model width that spends a parameter budget on a number of layers."""
-    return num.sqrt(params / ((4 + 2 * expansion) * layers))
-
-
-@formula("d", "1", "nearest multiple that suits the hardware's tiles, at least one")
-def rounded_width(width: Number, multiple: Number) -> Number:
-    """A width rounded to the nearest multiple."""
-    return num.maximum(num.floor(width / multiple + 0.5), 1) * multiple
-
-
-@formula("n", "tokens", "balanced routing: every token visits top_k experts; Shazeer et al. 2017, Outrageously Large Neural Networks")  # fmt: skip
-def tokens_per_expert(tokens: Number, top_k: Number, experts: Number) -> Number:
-    """Tokens the average expert of a mixture receives."""
-    return tokens * top_k / experts
-
-
-@formula("n", "tokens", "character tokens of 'a+b=c' with two n-digit addends and a sum of n + 1 digits")
-def addition_example_tokens(digits: Number) -> Number:
-    """Longest example of an addition transformer: both addends, the sum, and the two signs."""
-    return digits + 1 + digits + 1 + (digits + 1)
-
-
-@formula("n", "examples", _DEFINITION)
-def examples_for_tokens(tokens: Number, tokens_per_example: Number) -> Number:
-    """Examples needed to make up a number of tokens."""
-    return num.ceil(tokens / tokens_per_example)
 
 
 @formula("FLOP/$", "FLOP", "peak over price; JAX Scaling Book, chapter 8 lists FLOP/s over $/h")
@@ -220,12 +172,6 @@ def examples_at_batch(batch: Number, examples_min: Number, critical: Number) -> 
     return examples_min * (1 + batch / critical)
 
 
-@formula("E", "examples", _NOISE + ", equation 2.11 solved for E")
-def examples_at_steps(steps: Number, steps_min: Number, examples_min: Number) -> Number:
-    """Examples to a target loss when it is reached in a given number of steps; steps must exceed the least."""
-    return examples_min * (1 + 1 / (steps / steps_min - 1))
-
-
 @formula("T", "s", "time proportional to examples plus a fixed cost per step; " + _NOISE + ", appendix D")
 def training_time_at_batch(
     examples: Number, steps: Number, seconds_per_example: Number, seconds_per_step: Number
@@ -249,45 +195,3 @@ def shortest_training_time(
     """Least time to a target loss over all batch sizes."""
     root = num.sqrt(seconds_per_example * examples_min) + num.sqrt(seconds_per_step * steps_min)
     return root * root
-
-
-@formula("|G|^2", "1", _NOISE + ", appendix A.1")
-def gradient_norm_squared(small_batch: Number, small_norm2: Number, big_batch: Number, big_norm2: Number) -> Number:
-    """Unbiased squared norm of the true gradient from the gradient norms at two batch sizes."""
-    return (big_batch * big_norm2 - small_batch * small_norm2) / (big_batch - small_batch)
-
-
-@formula("tr(Sigma)", "1", _NOISE + ", appendix A.1")
-def gradient_variance(small_batch: Number, small_norm2: Number, big_batch: Number, big_norm2: Number) -> Number:
-    """Unbiased trace of the per-example gradient covariance from the gradient norms at two batch sizes."""
-    return (small_norm2 - big_norm2) * small_batch * big_batch / (big_batch - small_batch)
-
-
-@formula("B_simple", "examples", _NOISE + ", equation 2.9")
-def noise_scale(variance: Number, norm2: Number) -> Number:
-    """The simple gradient noise scale tr(Sigma) / |G|^2, an estimate of the critical batch."""
-    return variance / norm2
-
-
-@formula("eta", "1", "variance of the update kept constant; Krizhevsky 2014, One weird trick; usual for Adam")
-def learning_rate_sqrt(rate: Number, batch: Number, new_batch: Number) -> Number:
-    """Learning rate scaled by the square root of the batch."""
-    return rate * num.sqrt(new_batch / batch)
-
-
-@formula("eta", "1", "Goyal et al. 2017, Accurate, Large Minibatch SGD; usual for SGD, with warm-up")
-def learning_rate_linear(rate: Number, batch: Number, new_batch: Number) -> Number:
-    """Learning rate scaled in proportion to the batch."""
-    return rate * (new_batch / batch)
-
-
-@formula("eta_opt", "1", _NOISE + ", equation 2.6")
-def learning_rate_noise(rate_max: Number, noise: Number, batch: Number) -> Number:
-    """Best learning rate at a batch, eta_max / (1 + B_noise / B)."""
-    return rate_max / (1 + noise / batch)
-
-
-@formula("eta_max", "1", _NOISE + ", equation 2.6 solved for eta_max")
-def learning_rate_ceiling(rate: Number, noise: Number, batch: Number) -> Number:
-    """The learning rate that a rate tuned at one batch tends to for very large batches."""
-    return rate * (1 + noise / batch)

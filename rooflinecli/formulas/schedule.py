@@ -101,12 +101,6 @@ def bubble_fraction(pp: Number, microbatches: Number, virtual_stages: Number) ->
     return (pp - 1) / (virtual_stages * microbatches + pp - 1)
 
 
-@formula("m", "microbatches", "bubble_fraction solved for m; strictly below the wanted share")
-def microbatches_for_bubble(pp: Number, fraction: Number, virtual_stages: Number) -> Number:
-    """Least whole number of microbatches whose bubble is strictly below `fraction`."""
-    return num.floor((pp - 1) * (1 - fraction) / (fraction * virtual_stages) * (1 + 1e-12)) + 1
-
-
 @formula("l", "layers", "the fullest stage of an even split")
 def layers_per_stage(layers: Number, pp: Number) -> Number:
     """Layers on the fullest pipeline stage."""

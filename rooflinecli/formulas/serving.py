@@ -85,12 +85,6 @@ def prefill_throughput(sequences: Number, prompt: Number, seconds: Number, repli
     return sequences * prompt * replicas / seconds
 
 
-@formula("t_ttft", "s", "definition; throughput-bound prefill of one prompt")
-def ttft_from_throughput(prompt: Number, tokens_per_s: Number) -> Number:
-    """Time to first token at a given prefill rate."""
-    return prompt / tokens_per_s
-
-
 @formula("t_answer", "s", "time to first token plus an inter-token latency for each further token")
 def e2e_latency(ttft: Number, itl: Number, output: Number) -> Number:
     """Latency of a whole answer."""
@@ -256,12 +250,6 @@ def sequences_in_room(room: Number, kv_per_sequence: Number) -> Number:
     return num.maximum(num.floor(room / kv_per_sequence), 0)
 
 
-@formula("tok/s", "tokens/s", "2N FLOPs per token at peak; JAX Scaling Book, chapter 7")
-def prefill_rate_bound(params: Number, peak: Number) -> Number:
-    """Most prompt tokens per second one device can take in."""
-    return peak / (2 * params)
-
-
 @formula("b*", "sequences", "the ridge point, when weights dominate the traffic; JAX Scaling Book, chapter 7")
 def critical_batch(peak: Number, bandwidth: Number, bytes_per_weight: Number) -> Number:
     """Batch at which a weight-streaming matmul turns compute-bound."""
@@ -349,36 +337,6 @@ def evicted_tokens_per_step(batch: Number, prompt: Number, output: Number) -> Nu
     return batch * (prompt + output) / output
 
 
-@formula("r", "1", _BOOK + ", chapter 8: prefill time per sequence over decode time per sequence of a full batch")
-def prefill_decode_ratio(prefill_s: Number, step_s: Number, output: Number, batch: Number) -> Number:
-    """Prefill servers per decode server that keep both pools busy."""
-    return prefill_s / (step_s * output / batch)
-
-
-@formula("QPS", "requests/s", _BOOK + ", chapter 8")
-def queries_per_second(batch: Number, step_s: Number, output: Number) -> Number:
-    """Requests per second a decode batch completes."""
-    return batch / (step_s * output)
-
-
-@formula("T_k", "tokens", "each beam keeps a cache of its own")
-def beam_cache_tokens(batch: Number, beams: Number, prompt: Number, output: Number) -> Number:
-    """Cached tokens under beam search when nothing is shared."""
-    return batch * beams * (prompt + output)
-
-
-@formula("T_k", "tokens", "beams share the prompt's pages: Kwon et al. 2023, PagedAttention, section 4.4")
-def beam_cache_tokens_shared(batch: Number, beams: Number, prompt: Number, output: Number) -> Number:
-    """Cached tokens under beam search when the beams of a sequence share its prompt."""
-    return batch * (prompt + beams * output)
-
-
-@formula("n", "tokens", "a prefix is computed once, the rest of each prompt every time: Zheng et al. 2024, SGLang (RadixAttention)")  # fmt: skip
-def prefilled_tokens(requests: Number, prompt: Number, shared: Number, hit_rate: Number) -> Number:
-    """Prompt tokens computed when a shared prefix is cached; the first request always computes it."""
-    return prompt + (requests - 1) * (prompt - hit_rate * shared)
-
-
 @formula("b*", "sequences", "revenue per token covers the price of the hardware; throughput proportional to batch while memory-bound")  # fmt: skip
 def break_even_batch(
     usd_per_hour: Number, usd_per_million: Number, utilization: Number, tokens_per_s_each: Number
@@ -405,15 +363,3 @@ def quantization_speedup(
 def devices_for_bytes(size: Number, capacity: Number) -> Number:
     """Devices whose memory adds up to a size, before rounding up."""
     return size / capacity
-
-
-@formula("n", "tokens", "the cached prefix is skipped; Zheng et al. 2024, SGLang (RadixAttention)")
-def prompt_after_hit(prompt: Number, shared: Number) -> Number:
-    """Prompt tokens left to compute when the prefix is in the cache."""
-    return prompt - shared
-
-
-@formula("QPS/chip", "requests/s", _BOOK + ", chapter 8")
-def rate_per_device(rate: Number, devices: Number) -> Number:
-    """A server's rate shared over its devices."""
-    return rate / devices

@@ -23,66 +23,6 @@ def shard_bytes(elements: Number, bytes_per_element: Number, shards: Number) -> 
     return elements * bytes_per_element / shards
 
 
-@formula("t_gather", "s", _BOOK + "chapter 3: an all-gather or reduce-scatter of a long ring; (n-1)/n taken as 1")
-def gather_rule(size: Number, bandwidth: Number) -> Number:
-    """V/W: independent of the number of devices."""
-    return size / bandwidth
-
-
-@formula("V_link", "elements", _BOOK + "chapter 3, problem 10: all-to-all round a one-way ring of an n x n array on d devices")  # fmt: skip
-def one_way_all_to_all(elements: Number, devices: Number) -> Number:
-    """Elements over each link: half the array, less its diagonal part."""
-    return elements / 2 * (1 - 1 / devices)
-
-
-@formula("x", "1", _BOOK + "chapter 3, problem 9: gather A[N, M] first, or reduce-scatter C[N, K] after")
-def gather_over_reduce(contracted: Number, columns: Number) -> Number:
-    """Bytes of gathering the input over bytes of scattering the output."""
-    return contracted / columns
-
-
-@formula("t_route", "s", _BOOK + "chapter 2, problem 5: first byte after all hops, the rest over the ports that lead there")  # fmt: skip
-def route_time(size: Number, bandwidth: Number, ports: Number, hops: Number, hop_time: Number) -> Number:
-    """Time to send an array from one device of a torus to another."""
-    return size / (bandwidth * ports) + hops * hop_time
-
-
-@formula("h", "hops", "shortest way along every axis of an open mesh")
-def corner_hops(rows: Number, cols: Number) -> Number:
-    """Hops from one corner of a mesh to the opposite one."""
-    return rows - 1 + (cols - 1)
-
-
-@formula("B/X", "tokens", _BOOK + "chapter 5: gradients and weights of a layer travel while it is computed")
-def fsdp_critical_tokens(peak: Number, bandwidth: Number) -> Number:
-    """Tokens per device above which FSDP and data parallelism are compute-bound: C/W."""
-    return peak / bandwidth
-
-
-@formula("Y", "devices", _BOOK + "chapter 5: activations travel while the columns a device holds are computed")
-def tensor_parallel_limit(d_ff: Number, peak: Number, bandwidth: Number) -> Number:
-    """Devices up to which tensor parallelism is compute-bound: F W/C."""
-    return d_ff * bandwidth / peak
-
-
-@formula("X", "devices", _BOOK + "chapter 5: FSDP over X and tensor parallelism over N/X, each over its share of the axes")  # fmt: skip
-def optimal_fsdp(tokens: Number, devices: Number, d_ff: Number, fsdp_axes: Number, tensor_axes: Number) -> Number:
-    """sqrt(B N M_X / (F M_Y)): the FSDP degree that balances both kinds of communication."""
-    return num.sqrt(tokens * devices * fsdp_axes / (d_ff * tensor_axes))
-
-
-@formula("B/N", "tokens", _BOOK + "chapter 5: least tokens per device for FSDP mixed with tensor parallelism")
-def mixed_critical_tokens(alpha: Number, d_ff: Number, axes: Number) -> Number:
-    """4 alpha^2 / (M_X M_Y F) with alpha = C/W per axis; `axes` is M_X M_Y."""
-    return 4 * alpha * alpha / (axes * d_ff)
-
-
-@formula("b", "tokens", _BOOK + "chapter 2, problem 3: two FLOPs per weight and token against the bytes of the weight over a link")  # fmt: skip
-def streaming_critical_batch(peak: Number, bandwidth: Number, weight_bytes: Number) -> Number:
-    """Batch above which weights that stream in over a link are no longer the bottleneck."""
-    return peak * weight_bytes / (2 * bandwidth)
-
-
 _POPE = "Pope et al. 2022, Efficiently Scaling Transformer Inference, "
 
 

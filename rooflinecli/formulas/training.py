@@ -159,12 +159,6 @@ def activation_transfer(activations: Number, link: Number) -> Number:
     return 2 * activations / link
 
 
-@formula("F_dpo", "FLOP", "Rafailov et al. 2023: policy forward and backward, reference forward, each on a chosen and a rejected sequence")  # fmt: skip
-def dpo_flops_rule(policy_params: Number, reference_params: Number, tokens: Number) -> Number:
-    """6 N_policy + 2 N_reference per token of both sequences."""
-    return (6 * policy_params + 2 * reference_params) * tokens
-
-
 @formula(
     "W_host",
     "B/s",

@@ -9,7 +9,15 @@ from conftest import run_cli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rooflinecli.formulas import attention, closed_loop, collectives, roofline, scaling, serving, training_goodput
+from rooflinecli.formulas import (
+    attention,
+    closed_loop,
+    collectives,
+    roofline,
+    serving,
+    textbook,
+    training_goodput,
+)
 
 sizes = st.integers(1, 200)
 
@@ -93,4 +101,4 @@ def test_three_requests_one_after_the_other():
 
 def test_the_last_example_may_be_cut_short():
     """100 tokens are nine examples of 11 and one more token."""
-    assert [scaling.examples_for_tokens(tokens, 11.0) for tokens in (99.0, 100.0)] == [9, 10]
+    assert [textbook.examples_for_tokens(tokens, 11.0) for tokens in (99.0, 100.0)] == [9, 10]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from conftest import run_cli
 
-from rooflinecli.formulas import attention, collectives, counts, memory, roofline, training
+from rooflinecli.formulas import attention, collectives, counts, memory, roofline, textbook, training
 
 GIB = 2**30
 GPT3 = {"layers": 96, "d_model": 12288, "heads": 96}
@@ -28,7 +28,7 @@ def test_3_1_and_3_3_training_state():
 
 
 def test_3_2_parameter_rule_is_close_to_the_exact_count():
-    rule = counts.dense_params_rule(96, 12288, 4, 50257)
+    rule = textbook.dense_params_rule(96, 12288, 4, 50257)
     exact = run_cli("estimate", "gpt3-175b", "--hw", "h100", "--phase", "decode", "--format", "json").json["model"][
         "parameters"
     ]["total"]
@@ -36,22 +36,22 @@ def test_3_2_parameter_rule_is_close_to_the_exact_count():
 
 
 def test_3_5_attention_activations():
-    assert memory.attention_activations(1, 1, 2048, 12288, 96, 2) == 2290089984
+    assert textbook.attention_activations(1, 1, 2048, 12288, 96, 2) == 2290089984
 
 
 def test_3_6_mlp_activations():
-    assert memory.mlp_activations(1, 1, 2048, 12288, 4, 2) == 478150656
+    assert textbook.mlp_activations(1, 1, 2048, 12288, 4, 2) == 478150656
 
 
 @pytest.mark.parametrize(("p", "linear", "scores"), [(2, 34, 5), (4, 66, 9)])
 def test_3_7_and_3_8_total_activations(p, linear, scores):
     # erratum: the notes print 15 A S at p = 4; 2p + 1 is 9
-    got = memory.total_activations(1, 1, 2048, 12288, 96, 4, p, 1, 1)
+    got = textbook.total_activations(1, 1, 2048, 12288, 96, 4, p, 1, 1)
     assert got == near(2048 * (linear * 12288 + scores * 96 * 2048), 1e-9)
 
 
 def test_3_9_mixed_precision_batch():
-    assert memory.mixed_precision_batch(12288, 2048, 96) == near(1.5, 1e-3)
+    assert textbook.mixed_precision_batch(12288, 2048, 96) == near(1.5, 1e-3)
 
 
 def test_3_12_gpt3_training_state():
@@ -62,19 +62,19 @@ def test_3_12_gpt3_training_state():
 
 
 def test_3_14_and_3_15_gpt3_activations():
-    per = memory.total_activations(96, 1, 2048, 12288, 96, 4, 2, 1, 1) / GIB
+    per = textbook.total_activations(96, 1, 2048, 12288, 96, 4, 2, 1, 1) / GIB
     assert per == near(0.03735 * 2048 * (1 + 2048 / 870.4), 2e-3)
     assert per / 2916.0 == near(0.08796, 2e-3)
 
 
 def test_3_16_gpt3_at_tp_8():
     assert 2916.0 / 8 == 364.5
-    assert memory.total_activations(96, 1, 2048, 12288, 96, 4, 2, 8, 1) / GIB == near(51.75, 1e-3)
-    assert memory.total_activations(96, 1, 2048, 12288, 96, 4, 2, 8, 8) / GIB == near(32.0625, 1e-3)
+    assert textbook.total_activations(96, 1, 2048, 12288, 96, 4, 2, 8, 1) / GIB == near(51.75, 1e-3)
+    assert textbook.total_activations(96, 1, 2048, 12288, 96, 4, 2, 8, 8) / GIB == near(32.0625, 1e-3)
 
 
 def test_4_2_training_flops():
-    assert counts.training_flops_dense(1, 2048, 12288, 96, 4) == 2196824232296448
+    assert textbook.training_flops_dense(1, 2048, 12288, 96, 4) == 2196824232296448
     ran = run_cli(
         "estimate",
         "gpt3-175b",
@@ -105,14 +105,14 @@ def test_5_4_mfu_is_ideal_over_actual_time():
 
 
 def test_12_1_kv_cache():
-    mha = memory.kv_cache_rule(1, 2048, 96, 96, 128, 2)
+    mha = textbook.kv_cache_rule(1, 2048, 96, 96, 128, 2)
     assert mha == 2 * 2 * 1 * 12288 * 96 * 2048
-    assert memory.kv_cache_rule(1, 2048, 96, 8, 128, 2) == mha * 8 / 96
+    assert textbook.kv_cache_rule(1, 2048, 96, 8, 128, 2) == mha * 8 / 96
 
 
 def test_14_falcon_40b():
     # the notes take Falcon-40B as multi-head: 3.75 GiB a sequence; the real one has 8 KV heads of 64
-    assert memory.kv_cache_rule(1, 2048, 60, 128, 64, 2) / GIB == near(3.75)
+    assert textbook.kv_cache_rule(1, 2048, 60, 128, 64, 2) / GIB == near(3.75)
     ran = run_cli(
         "estimate",
         "falcon-40b",
@@ -155,7 +155,7 @@ def test_d_1_intensity_of_a_linear_layer():
 
 def test_8_vision_patches():
     # erratum: the notes count channels and get 768
-    assert counts.image_patches(256, 16) == 256
+    assert textbook.image_patches(256, 16) == 256
 
 
 def test_7_4_1_ring_attention_work():

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from conftest import run_cli
 
-from rooflinecli.formulas import counts, memory, roofline, serving, training
+from rooflinecli.formulas import counts, roofline, serving, textbook, training
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.specs.model import load_model
 
@@ -80,7 +80,7 @@ def test_w1_3_layer_norm_time():
 
 
 def test_w1_4_largest_model_on_v5e():
-    assert memory.largest_model(16.0e9, 2) == near(8.0e9)
+    assert textbook.largest_model(16.0e9, 2) == near(8.0e9)
 
 
 @pytest.mark.parametrize(("name", "count"), [("gpt2", 124439808), ("llama3-70b", 70553706496)])
@@ -111,7 +111,7 @@ def test_w3_5_kv_cache():
         "1",
     )
     assert answer["phases"]["decode"]["memory"]["kv_cache_bytes"] == 85899345920
-    assert memory.kv_cache_rule(32, 8192, 80, 8, 128, 2) == 85899345920
+    assert textbook.kv_cache_rule(32, 8192, 80, 8, 128, 2) == 85899345920
 
 
 def test_w3_6_an_impossible_mfu_is_called_impossible():
@@ -123,11 +123,11 @@ def test_w3_6_an_impossible_mfu_is_called_impossible():
 
 
 def test_w6_1_prefill_rate():
-    assert serving.prefill_rate_bound(70.6e9, 990e12) == near(7011.3)
+    assert textbook.prefill_rate_bound(70.6e9, 990e12) == near(7011.3)
 
 
 def test_w6_2_ttft():
-    assert serving.ttft_from_throughput(4096, 4000) == near(1.024, 1e-6)
+    assert textbook.ttft_from_throughput(4096, 4000) == near(1.024, 1e-6)
 
 
 def test_w6_3_decode_at_batch_1():

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli.formulas import attention, training
+from rooflinecli.formulas import attention, textbook
 from rooflinecli.formulas import collectives as f
-from rooflinecli.formulas import memory as m
 from rooflinecli.parallel import context, tensor
 from rooflinecli.phases.fine_tuning import RECIPE
 from rooflinecli.specs.layout import Layout
@@ -23,7 +22,7 @@ def sent(plan: Layout, backward: bool) -> float:
 
 def test_7_1_to_7_6_dpo():
     """Policy 6N, reference 2N, on the chosen and the rejected sequence."""
-    assert training.dpo_flops_rule(1e9, 1e9, 1) == 8e9
+    assert textbook.dpo_flops_rule(1e9, 1e9, 1) == 8e9
     assert RECIPE["dpo"].passes == 3 + 1
 
 
@@ -45,14 +44,14 @@ def test_7_9_compute_over_communication(tp):
 def test_7_11_to_7_13_activations():
     """eq. 7.12 with tensor parallelism, 7.13 with sequence parallelism; 3.7 without either."""
     d, s, a, layers = 12288, 2048, 96, 96
-    whole = m.total_activations(*GPT3, 1, 1)
+    whole = textbook.total_activations(*GPT3, 1, 1)
     assert whole == 2 * d * layers * s * (2 * 8 + 1) + a * layers * s * s * 5
-    assert m.total_activations(*GPT3, 8, 1) == pytest.approx(
+    assert textbook.total_activations(*GPT3, 8, 1) == pytest.approx(
         2 * d * layers * s * (2 * (2 + 6 / 8) + 1) + a * layers * s * s * 5 / 8
     )
-    assert m.total_activations(*GPT3, 8, 8) == pytest.approx(whole / 8)
-    assert m.total_activations(*GPT3, 8, 1) / 2**30 == pytest.approx(51.75)
-    assert m.total_activations(*GPT3, 8, 8) / 2**30 == pytest.approx(32.0625)
+    assert textbook.total_activations(*GPT3, 8, 8) == pytest.approx(whole / 8)
+    assert textbook.total_activations(*GPT3, 8, 1) / 2**30 == pytest.approx(51.75)
+    assert textbook.total_activations(*GPT3, 8, 8) / 2**30 == pytest.approx(32.0625)
 
 
 def test_7_4_1_causal_ring_attention():

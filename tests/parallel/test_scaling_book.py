@@ -10,7 +10,7 @@ import pytest
 from rooflinecli import memory
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.formulas import collectives as f
-from rooflinecli.formulas import counts, roofline, training
+from rooflinecli.formulas import counts, roofline, textbook, training
 from rooflinecli.formulas import memory as m
 from rooflinecli.formulas import sharding as s
 from rooflinecli.layers.build import ledger
@@ -28,7 +28,7 @@ V5E = {"peak": 1.97e14, "hbm": 8.1e11, "one_way": 4.5e10, "both": 9e10}
 
 
 def test_tpus_q3_weights_over_pcie():
-    assert s.streaming_critical_batch(9.2e14, 1.5e10, 2.0) == pytest.approx(61000, rel=TOL)
+    assert textbook.streaming_critical_batch(9.2e14, 1.5e10, 2.0) == pytest.approx(61000, rel=TOL)
 
 
 def test_tpus_q4_batch_for_int8_matmul():
@@ -47,14 +47,14 @@ def test_tpus_q4_batch_for_int8_matmul():
 
 
 def test_tpus_q5_corner_to_corner():
-    hops = s.corner_hops(4, 4)
+    hops = textbook.corner_hops(4, 4)
     assert hops * 1e-6 == pytest.approx(6e-6)
-    assert s.route_time(16777216, V5E["one_way"], 2, hops, 1e-6) == pytest.approx(194e-6, rel=TOL)
+    assert textbook.route_time(16777216, V5E["one_way"], 2, hops, 1e-6) == pytest.approx(194e-6, rel=TOL)
 
 
 def test_sharding_quiz_2a():
     size = 2048 * 8192 * 2
-    assert s.gather_rule(size, V5E["both"]) == pytest.approx(377e-6, rel=TOL)
+    assert textbook.gather_rule(size, V5E["both"]) == pytest.approx(377e-6, rel=TOL)
     # On real hardware a 4-long v5e axis does not close: three hops' worth one way, 560 us, which the network prices as its floor.
     axes = notation.mesh("x=4,y=4")
     answer = shard(
@@ -78,7 +78,7 @@ def test_sharding_q1_replication():
 def test_sharding_q2b_gather_over_two_axes():
     """bf16[1024, 4096] split over X and Y of a 4x4x4 TPU v4."""
     size = 1024 * 4096 * 2
-    assert s.gather_rule(size, 2 * V5E["both"]) == pytest.approx(46e-6, rel=TOL)
+    assert textbook.gather_rule(size, 2 * V5E["both"]) == pytest.approx(46e-6, rel=TOL)
     axes = notation.mesh("x=4,y=4,z=4")
     answer = shard(
         notation.arrays("A[I, J_xy] W[J, K]", axes),
@@ -88,14 +88,14 @@ def test_sharding_q2b_gather_over_two_axes():
     )
     sent = answer["collectives"][0]
     assert sent["bytes"] == size
-    assert sent["floor_s"] == pytest.approx(s.gather_rule(size, 2 * V5E["both"]) * 15 / 16)
+    assert sent["floor_s"] == pytest.approx(textbook.gather_rule(size, 2 * V5E["both"]) * 15 / 16)
 
 
 def test_sharding_q9_gather_first_or_scatter_after():
     """C[N, K] from A[N, M_x] B[M, K]: bytes in the ratio M/K."""
-    assert s.gather_over_reduce(4096, 1024) == 4
+    assert textbook.gather_over_reduce(4096, 1024) == 4
     gather, scatter = f.gather_volume(512 * 4096 * 2, 4), f.gather_volume(512 * 1024 * 2, 4)
-    assert gather / scatter == s.gather_over_reduce(4096, 1024)
+    assert gather / scatter == textbook.gather_over_reduce(4096, 1024)
 
 
 def test_sharding_q10b_one_way_all_to_all():
@@ -103,7 +103,7 @@ def test_sharding_q10b_one_way_all_to_all():
     load = sum(
         hop * n * n / d / d for hop in range(1, d)
     )  # every device's piece for the one `hop` away crosses each link once
-    assert s.one_way_all_to_all(n * n, d) == pytest.approx(load) == n * n / 2 * (1 - 1 / d)
+    assert textbook.one_way_all_to_all(n * n, d) == pytest.approx(load) == n * n / 2 * (1 - 1 / d)
 
 
 def test_all_to_all_is_a_quarter_of_a_gather_on_a_closed_ring():
@@ -137,8 +137,8 @@ def test_training_q2b_checkpoints():
 
 def test_training_q3_v5p():
     assert 4096 * load_hardware("tpu-v5p").memory.capacity.si == pytest.approx(393e12, rel=0.08)
-    assert s.mixed_critical_tokens(2550, 13824, 2) == pytest.approx(940, rel=TOL)
-    assert s.fsdp_critical_tokens(4.59e14, 1.8e11) == pytest.approx(2550, rel=TOL)
+    assert textbook.mixed_critical_tokens(2550, 13824, 2) == pytest.approx(940, rel=TOL)
+    assert textbook.fsdp_critical_tokens(4.59e14, 1.8e11) == pytest.approx(2550, rel=TOL)
 
 
 def test_applied_training():
@@ -153,16 +153,16 @@ def test_applied_training():
     )
     assert memory.weights(held, ctx.formats, 1.0) == pytest.approx(140e9, rel=TOL)
     assert m.partitioned_bytes(21.6e12, 1, 8960) == pytest.approx(2.4e9, rel=TOL)
-    assert s.optimal_fsdp(4.19e6, 8960, 28672, 2, 1) == pytest.approx(1618, rel=TOL)
+    assert textbook.optimal_fsdp(4.19e6, 8960, 28672, 2, 1) == pytest.approx(1618, rel=TOL)
 
 
 def test_gpus():
     """Node and scale-up limits of an H100 cluster: 450 GB/s NVLink, 400 GB/s of NICs per node of eight."""
-    assert s.fsdp_critical_tokens(990e12, 400e9) == pytest.approx(2475, rel=TOL)
-    assert s.tensor_parallel_limit(28000, 990e12, 450e9) == pytest.approx(12.7, rel=TOL)
+    assert textbook.fsdp_critical_tokens(990e12, 400e9) == pytest.approx(2475, rel=TOL)
+    assert textbook.tensor_parallel_limit(28000, 990e12, 450e9) == pytest.approx(12.7, rel=TOL)
     hw = load_hardware("h100-sxm")
     gathered = 1024 * 16384 * 2
-    assert s.gather_rule(gathered, 450e9) == pytest.approx(75e-6, rel=TOL)
+    assert textbook.gather_rule(gathered, 450e9) == pytest.approx(75e-6, rel=TOL)
     assert collective("all-gather", gathered, hw, 8)["floor_s"] == pytest.approx(65e-6, rel=TOL)
     # A node's egress is eight NICs, so gathering over 32 nodes runs at 400 GB/s per node.
     spread = collective("all-gather", 1e9, hw, 256)

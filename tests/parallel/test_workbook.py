@@ -8,7 +8,7 @@ from rooflinecli import memory
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.training import train
 from rooflinecli.formulas import collectives as f
-from rooflinecli.formulas import counts, roofline, schedule
+from rooflinecli.formulas import counts, roofline, schedule, textbook
 from rooflinecli.formulas import memory as m
 from rooflinecli.parallel import data, tensor
 from rooflinecli.questions.collective.answer import collective
@@ -84,7 +84,7 @@ def test_w4_2_tensor_parallel_all_reduce():
 
 
 def test_w4_3_microbatches_for_a_bubble_below_5_percent():
-    assert schedule.microbatches_for_bubble(4.0, 0.05, 1.0) == 58
+    assert textbook.microbatches_for_bubble(4.0, 0.05, 1.0) == 58
     assert schedule.bubble_fraction(4, 57, 1) == pytest.approx(0.05)
     assert schedule.bubble_fraction(4, 58, 1) < 0.05
 

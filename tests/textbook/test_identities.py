@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli.formulas import scaling
+from rooflinecli.formulas import scaling, textbook
 from rooflinecli.formulas import scaling as law
 from rooflinecli.questions.scaling.question import FITS, InferenceAware
 
@@ -94,19 +94,19 @@ def test_steps_and_examples_lie_on_the_hyperbola(sympy):
     )
     assert sympy.simplify((steps / s_min - 1) * (examples / e_min - 1)) == 1
     assert sympy.simplify(examples - b * steps) == 0
-    assert sympy.simplify(scaling.examples_at_steps(steps, s_min, e_min) - examples) == 0
+    assert sympy.simplify(textbook.examples_at_steps(steps, s_min, e_min) - examples) == 0
 
 
 def test_the_noise_scale_is_recovered_from_the_gradient_norms_it_predicts(sympy):
     """E|G_B|^2 = |G|^2 + tr(Sigma)/B (McCandlish et al. 2018, appendix A.1)."""
     norm2, trace, b, big = sympy.symbols("g t b B", positive=True)
     seen = (b, norm2 + trace / b, big, norm2 + trace / big)
-    assert sympy.simplify(scaling.gradient_norm_squared(*seen) - norm2) == 0
-    assert sympy.simplify(scaling.gradient_variance(*seen) - trace) == 0
+    assert sympy.simplify(textbook.gradient_norm_squared(*seen) - norm2) == 0
+    assert sympy.simplify(textbook.gradient_variance(*seen) - trace) == 0
 
 
 def test_the_noise_rule_lies_between_flat_and_linear():
     for scale in (1.0, 1e3, 1e9):
-        top = scaling.learning_rate_ceiling(1e-3, scale, 100.0)
-        moved = scaling.learning_rate_noise(top, scale, 400.0)
-        assert 1e-3 <= moved <= scaling.learning_rate_linear(1e-3, 100.0, 400.0) * (1 + 1e-12)
+        top = textbook.learning_rate_ceiling(1e-3, scale, 100.0)
+        moved = textbook.learning_rate_noise(top, scale, 400.0)
+        assert 1e-3 <= moved <= textbook.learning_rate_linear(1e-3, 100.0, 400.0) * (1 + 1e-12)
