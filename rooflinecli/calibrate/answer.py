@@ -7,7 +7,7 @@ against the estimate alone: the gap of each, and the single changes that would e
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -49,6 +49,7 @@ class CalibrationAnswer:
     aside: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     next: dict[tuple[str, str], list[Json]] = field(default_factory=dict)
+    interrupted: bool = False
 
     @property
     def moved(self) -> list[PhaseFit]:
@@ -77,9 +78,11 @@ class CalibrationAnswer:
 
 
 def calibrate(
-    paths: Sequence[Path], given: Options, hold_out: float = HOLD_OUT, target: Options | None = None
-) -> CalibrationAnswer:
-    """Read files, compare their rows with the estimate, and fit. `given` are options of an estimate, --hw among them.
+    paths: Sequence[Path], given: Options, hold_out: float = HOLD_OUT, target: Options | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> CalibrationAnswer:  # fmt: skip
+    """Read files, compare their rows with the estimate, and fit. `given` are options of an estimate, --hw among them; `progress` is called
+    with (1, all) as each fit is done. An interruption keeps the fits before it.
 
     Raises DataError for a file without measurements, cut short, or of another model; UsageError for missing options.
     """
@@ -96,15 +99,23 @@ def calibrate(
     count, doubtful = len({row.where for row in once}), wrong + repeats(own_rows(possible))
     notes = [*resolved.notes, *merged]
     result = CalibrationAnswer(chip, count, contradictions=doubtful, aside=resolved.aside, notes=notes)
-    for (phase, name), rows in _split(once, given).items():
-        one = fit_phase(phase, name, rows, hold_out, SEED)
-        result.groups.append(one)
-        result.contradictions += one.contradictions
-        suits = target is not None and (phase == "train") == ("seq" in target or target.get("phase") == ["train"])
-        try:
-            result.next[phase, name] = suggestions(one, target if suits else None)
-        except RooflineError as error:
-            result.notes.append(f"no next measurement for {phase}: {error}")
+    parts = _split(once, given)
+    try:
+        for (phase, name), rows in parts.items():
+            one = fit_phase(phase, name, rows, hold_out, SEED)
+            result.groups.append(one)
+            result.contradictions += one.contradictions
+            suits = target is not None and (phase == "train") == ("seq" in target or target.get("phase") == ["train"])
+            try:
+                result.next[phase, name] = suggestions(one, target if suits else None)
+            except RooflineError as error:
+                result.notes.append(f"no next measurement for {phase}: {error}")
+            progress(1, len(parts))
+    except KeyboardInterrupt:
+        if not result.groups:
+            raise
+        result.interrupted = True
+        result.notes.append(f"interrupted: {len(result.groups)} of {len(parts)} fits were done")
     rated = f"; {chip.name} is rated at {chip.rated_power:g} W" if chip.rated_power else ""
     result.notes += [f"{found.where}: {found}{rated}" for found in watts.values()]
     return result

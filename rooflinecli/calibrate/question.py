@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,7 @@ class Calibrate(EstimateOptions, Question["CalibrationAnswer"]):
     target: OptText = field("free", "The estimate you care about, as its flags: picks the next measurement.", default=None, metavar="FLAGS")
     # fmt: on
 
-    def answer(self) -> CalibrationAnswer:
+    def answer(self, progress: Callable[[int, int], None] = lambda done, total: None) -> CalibrationAnswer:
         from rooflinecli.calibrate.answer import calibrate
         from rooflinecli.engine import build_request
         from rooflinecli.specs.flag_text import estimate_options
@@ -42,4 +43,4 @@ class Calibrate(EstimateOptions, Question["CalibrationAnswer"]):
         given = build_request.named({"model": "-", **self.options()})
         named = {name: value for name, value in given.items() if value != "-"}
         target = None if self.target is None else estimate_options("--target", self.target, self.hw)
-        return calibrate([Path(path) for path in self.files], named, self.held_out, target)
+        return calibrate([Path(path) for path in self.files], named, self.held_out, target, progress)

@@ -71,6 +71,84 @@ def test_a_sweep_writes_the_points_that_it_has(monkeypatch: pytest.MonkeyPatch, 
     assert ran.code == 130 and "4 of 6" in ran.err and "prefill" in ran.out
 
 
+SEARCH = (
+    "search",
+    "llama-3-8b",
+    "--hw",
+    "h100",
+    "--batch",
+    "64",
+    "--pp",
+    "1",
+    "--recompute",
+    "none",
+    "--micro-batch",
+    "1",
+)
+
+
+def test_a_search_shows_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rooflinecli.questions.search import training
+
+    searched, seen = training._searched, []
+
+    def interrupted(*asked):
+        if seen:
+            raise KeyboardInterrupt
+        seen.append(asked)
+        return searched(*asked)
+
+    monkeypatch.setattr(training, "_searched", interrupted)
+    ran = run_cli(*SEARCH, "-n", "4,8")
+    assert ran.code == 130 and "layouts were searched" in ran.err
+    assert "4 devices" in ran.out and "searched until the interruption" in " ".join(ran.out.split())
+    seen.clear()
+    ran = run_cli(*SEARCH, "-n", "4,8", "--format", "json")
+    found = json.loads(ran.out)
+    assert ran.code == 130 and found["interrupted"] is True and found["results"][0]["layout"]["devices"] == 4
+    ran = run_cli(*SEARCH, "-n", "4")
+    assert ran.code == 130 and "nothing was kept" in ran.err and not ran.out
+
+
+def test_a_search_over_chips_keeps_those_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rooflinecli.questions.search import serving
+
+    grid = serving.serving_grid
+
+    def interrupted(question, refusal):
+        if question.request.hardware.id.startswith("h200"):
+            raise KeyboardInterrupt
+        return grid(question, refusal)
+
+    monkeypatch.setattr(serving, "serving_grid", interrupted)
+    asked = ("search", "llama-3-8b", "--phase", "decode", "-n", "1", "--batch", "8", "--prompt", "64", "--output", "8")
+    ran = run_cli(*asked, "--hw", "h100,h200")
+    assert ran.code == 130 and "h200: infeasible, not searched before the interruption" in ran.out
+    assert "h100" in ran.out.split("best:")[1]
+
+
+@pytest.mark.slow
+def test_a_calibration_keeps_the_fits_before(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    from rooflinecli.calibrate import answer
+    from tests.calibrate.logs import VLLM
+
+    fit, seen = answer.fit_phase, []
+
+    def interrupted(*asked):
+        if seen:
+            raise KeyboardInterrupt
+        seen.append(asked)
+        return fit(*asked)
+
+    monkeypatch.setattr(answer, "fit_phase", interrupted)
+    log = tmp_path / "bench.json"
+    log.write_text(json.dumps(VLLM))
+    ran = run_cli("calibrate", str(log), "--hw", "h100", "-n", "1")
+    assert ran.code == 130 and "interrupted: 1 of 2 fits were done" in ran.out
+    ran = run_cli("calibrate", str(log), "--hw", "h100", "-n", "1")
+    assert ran.code == 130 and "nothing was kept" in ran.err and not ran.out
+
+
 def test_a_fleet_that_keeps_its_answers_says_where(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     from rooflinecli.questions.fleet.question import FleetPlan
 

@@ -61,7 +61,10 @@ class Top(Explained):
 
 def _search(question: Any, how: Any) -> object:
     with Progress(unit="layouts") as bar:
-        return _without_sensitivity(question, how).answer(bar.advance, how.workers(question))
+        answer = _without_sensitivity(question, how).answer(bar.advance, how.workers(question))
+    if answer.interrupted:
+        print(f"interrupted: {answer.layouts:,} layouts were searched", file=sys.stderr)
+    return answer
 
 
 def _rl(question: Any, how: Any) -> object:

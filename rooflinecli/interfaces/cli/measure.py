@@ -15,7 +15,7 @@ import typer
 from rooflinecli.calibrate.question import Calibrate
 from rooflinecli.interfaces.cli.from_question import Delivery, add, command, show
 from rooflinecli.interfaces.cli.main import PlainGroup, application
-from rooflinecli.interfaces.cli.output import Progress, columns, print_error, write
+from rooflinecli.interfaces.cli.output import INTERRUPTED, Progress, columns, print_error, write
 from rooflinecli.measure.question import SUITES, ModelComparison, OpenAIServer, Suite, VLLMServer, needs_jax
 from rooflinecli.specs.options import OptText, Switch, Text, field
 from rooflinecli.validate.question import Validate
@@ -84,7 +84,8 @@ def calibrate(question: Calibrate, how: CalibrateDelivery) -> int:
     from rooflinecli.calibrate.answer import hardware_yaml, report
     from rooflinecli.core import files
 
-    result = question.answer()
+    with Progress(unit="fits") as bar:
+        result = question.answer(bar.advance)
     answer = report(result)
     kept, force = result.written(how.force), how.force
     write(_text(answer, how, answer.notes, head=result.headline(how.out or "", force)))
@@ -94,7 +95,7 @@ def calibrate(question: Calibrate, how: CalibrateDelivery) -> int:
         print_error(f"not written: {how.out}: the held-out rows got worse; --force writes it")
     elif how.out is not None:
         print_error(f"note: {how.out} is not written: no phase moved, so the shipped file says all there is")
-    return int(bool(result.moved) and not kept)
+    return INTERRUPTED if result.interrupted else int(bool(result.moved) and not kept)
 
 
 class MeasureDelivery(Delivery):

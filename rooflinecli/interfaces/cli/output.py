@@ -93,8 +93,8 @@ class Progress:
     """`add` counts what is done, in `unit`s; rich draws the bar after `after` seconds, also while nothing is done yet, and it leaves no trace
     when closed."""
 
-    def __init__(self, total: int = 1, unit: str = "points", after: float = 1.0):
-        self.total, self.unit, self.after = max(total, 1), unit, after
+    def __init__(self, total: int | None = None, unit: str = "points", after: float = 1.0):
+        self.total, self.unit, self.after = total, unit, after
         self.done, self.start, self.drawn = 0, time.monotonic(), 0.0
         self.visible = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._bar: RichProgress | None = None
@@ -113,7 +113,9 @@ class Progress:
             self._bar = self._bar or self._opened()
             rate = self.done / (now - self.start)
             shown = f"{rate:,.3g}/s" if rate < 1e3 else f"{rate:,.0f}/s"
-            self._bar.update(self._bar.task_ids[0], completed=self.done, description=self.unit, rate=shown)
+            self._bar.update(
+                self._bar.task_ids[0], total=self.total, completed=self.done, description=self.unit, rate=shown
+            )
             self._bar.refresh()
 
     def _opened(self) -> RichProgress:

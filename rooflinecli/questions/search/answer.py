@@ -90,7 +90,7 @@ def answer(asked: Search, progress: Progress | None = None, workers: Workers | N
     else:
         found = serving_across(chips, asked, limits, serving)
     option_conflicts.warn_of_idle(idle)
-    if asked.sensitivity and found.feasible:
+    if asked.sensitivity and found.feasible and not found.interrupted:
         from rooflinecli.questions.sensitivity.answer import elasticities, of_search, with_layout
 
         best = found.results[0]
@@ -173,6 +173,13 @@ def across(
             found[name] = search(each[name], goal)
         except UsageError as error:
             refused[name] = str(error)
+        except KeyboardInterrupt:
+            if not found:
+                raise
+            found[next(iter(found))].interrupted = True
+        if any(answer.interrupted for answer in found.values()):
+            refused |= {chip: "not searched before the interruption" for chip in each if chip not in found}
+            break
     if not found:
         raise UsageError("; ".join(f"{name}: {why}" for name, why in refused.items()), "hw")
     return _joined(each, found, refused, top)
@@ -201,7 +208,7 @@ def _joined(each: dict[str, Options], found: dict[str, S], refused: dict[str, st
         fit=sum(answer.fit for answer in answers), meet=sum(answer.meet for answer in answers), rejected=by_count(rejected),
         results=_ranked(rows, first.objective, first.pareto, top), feasible=bool(rows),
         nearest_miss=None if rows or not misses else replace(misses[0][1], chip=misses[0][0]), chips=chips,
-        unpriced=multi_chip.unpriced(each),
+        unpriced=multi_chip.unpriced(each), interrupted=any(answer.interrupted for answer in answers),
     )  # fmt: skip
     if isinstance(joined, TrainingSearch):
         joined.within_uncertainty = None  # chips do not share their errors

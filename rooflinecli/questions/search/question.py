@@ -171,7 +171,8 @@ R = TypeVar("R", TrainingRow, ServingRow)
 
 
 class LayoutSearch(Record, Generic[R]):
-    """What was searched, how many layouts were legal, fit in memory and satisfy the constraints, and the best of them."""
+    """What was searched, how many layouts were legal, fit in memory and satisfy the constraints, and the best of them; `interrupted`: of
+    those that were looked at until then."""
 
     schema: str = SCHEMA
     model: str
@@ -188,6 +189,7 @@ class LayoutSearch(Record, Generic[R]):
     results: list[R]
     feasible: bool
     nearest_miss: NearestMiss | None
+    interrupted: bool = False
     chips: list[ChipOutcome] | None = key(default=None, metadata=OPTIONAL)
     unpriced: list[str] | None = key(default=None, metadata=OPTIONAL)
     sensitivity: list[Elasticity] | None = key(default=None, metadata=OPTIONAL)

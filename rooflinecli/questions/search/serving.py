@@ -51,14 +51,18 @@ def search(options: Options, goal: str | None, where: list[str], limits: Limits,
     )
     keep, rejected, worst = grid.weigh()
     rows = grid.best(keep, top)
-    pools = instances.ranked(question, [instances.candidates(options, grid.ctx, question, grid.one.layouts)], top)
+    interrupted = False
+    try:
+        pools = instances.ranked(question, [instances.candidates(options, grid.ctx, question, grid.one.layouts)], top)
+    except KeyboardInterrupt:  # the instances are known
+        pools, interrupted = [], True
     request, legal = question.request, grid.one.legal
     return ServingSearch(
         model=request.model.name, hardware=request.hardware.name, phase="serve", pareto=question.pareto,
         objective=[o.quantity for o in question.objectives], bound=request.bound, where=[c.written for c in question.conditions],
         devices=question.devices, qps=question.qps, layouts=int(legal.sum()), fit=int((legal & grid.one.fits).sum()), meet=int(keep.sum()),
         rejected=by_count(rejected), results=rows, feasible=bool(rows), pools=pools[0] if pools else None, pool_rows=pools,
-        nearest_miss=None if rows else grid.nearest(worst),
+        nearest_miss=None if rows else grid.nearest(worst), interrupted=interrupted,
     )  # fmt: skip
 
 

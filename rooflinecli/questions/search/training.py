@@ -135,6 +135,7 @@ class TrainingSearchResult:
     front: list[RankedLayout] = field(default_factory=list)  # of two objectives: those that none beats in both
     memory_miss: RankedLayout | None = None
     limit_miss: RankedLayout | None = None
+    interrupted: bool = False
 
     def offer(self, split: tuple[object, ...], entry: RankedLayout) -> None:
         """Take a layout in where it is the best of its split."""
@@ -190,12 +191,17 @@ def search(question: TrainingSearchQuestion, progress: Progress | None = None, w
         for start in range(0, len(chosen), CHUNK)
     )
     one = partial(_searched, question, ctx if workers is None else None)  # another process makes its own context
-    for part in (workers or map)(one, items):
-        found.merge(part)
-        if question.every:
-            found.ranking = {_all(entry.layout): entry for entry in found.top(MOST_ROWS)}
-        if progress:
-            progress(part.layouts, total)
+    try:
+        for part in (workers or map)(one, items):
+            found.merge(part)
+            if question.every:
+                found.ranking = {_all(entry.layout): entry for entry in found.top(MOST_ROWS)}
+            if progress:
+                progress(part.layouts, total)
+    except KeyboardInterrupt:  # the best so far is an answer, where there is one
+        if not found.meeting:
+            raise
+        found.interrupted = True
     return found
 
 
@@ -361,7 +367,7 @@ def report(question: TrainingSearchQuestion, found: TrainingSearchResult, top: i
         where=[c.written for c in question.conditions], layouts=found.layouts, fit=found.fitting, meet=found.meeting,
         rejected=by_count(found.rejected), results=rows,
         within_uncertainty=None if pareto or question.every else _within_uncertainty(question, found), feasible=bool(rows),
-        nearest_miss=None if rows else nearest(question, found),
+        nearest_miss=None if rows else nearest(question, found), interrupted=found.interrupted,
     )  # fmt: skip
 
 

@@ -127,7 +127,8 @@ def _limits(answer: types.SearchAnswer) -> list[Block]:
 
 def _goal(answer: types.SearchAnswer) -> str:
     kind = "first of the Pareto front of" if answer.pareto else "best"
-    return f"{kind} {' and '.join(map(label, answer.objective))} by {BOUNDS[answer.bound]}"
+    so_far = " of what was searched until the interruption" if answer.interrupted else ""
+    return f"{kind} {' and '.join(map(label, answer.objective))} by {BOUNDS[answer.bound]}{so_far}"
 
 
 def _infeasible(answer: types.SearchAnswer) -> str:
