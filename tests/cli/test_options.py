@@ -7,13 +7,14 @@ import inspect
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 import warnings
 
 import pytest
 import yaml
-from conftest import run_cli
+from conftest import ROOT, run_cli
 
 from rooflinecli.core import units
 from rooflinecli.core.errors import RooflineWarning, UsageError
@@ -428,3 +429,14 @@ def test_limits_given_one_by_one_are_those_of_one_list(verb):
         run_cli(*asked, "--slo", "itl=25ms", "--slo", "ttft=1s"),
     )
     assert together.out == apart.out and together.code == apart.code == 0
+
+
+def test_the_help_of_every_verb_is_that_of_the_docs(monkeypatch):
+    """docs/cli.md, which is read in review: a panel, a default, a kind of value or a sentence does not change in silence."""
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    page = runpy.run_path(str(ROOT / "docs" / "generate.py"))
+    written = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    parts = re.findall(r"^## roofline (\S+)\n\n```\n(.*?)\n```$", written, re.MULTILINE | re.DOTALL)
+    assert len(parts) > 20
+    for verb, text in parts:
+        assert page["help_text"](verb) == text, "run `python docs/generate.py`"

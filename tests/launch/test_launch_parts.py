@@ -9,8 +9,18 @@ import pytest
 import yaml
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.importers.launch import dtype_names, locate, read, rules, serving_common, training_common, unit_files
+from rooflinecli.importers.launch import (
+    dtype_names,
+    locate,
+    read,
+    rules,
+    serving_common,
+    shell_expansion,
+    training_common,
+    unit_files,
+)
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, flattened, interpolated, named_file
+from rooflinecli.importers.launch.shell_expansion import unknowns
 from rooflinecli.importers.launch.tools import accelerate, deepspeed, llama_cpp, maxtext, megatron
 
 
@@ -748,3 +758,23 @@ def test_references_below_sixty_levels_stay_as_they_are_written() -> None:
         assert leaf(interpolated({"b": 7, "a": nested(40, wrap)})["a"]) == 7
         assert leaf(interpolated({"b": 7, "a": nested(80, wrap)})["a"]) == "${b}"
     assert interpolated({"a": "${b}", "b": "${a}"})["a"] in ("${a}", "${b}")  # a circle ends
+
+
+@pytest.mark.parametrize(
+    ("values", "ways"),
+    [
+        ([["a"], ["a", "b"]], [["a", "b"]]),  # one adds to the other
+        (["", ["a", "b"]], [["a", "b"]]),
+        (["--x 1", "--x 1 --y 2"], ["--x 1 --y 2"]),
+        ([["a"], ["a", "b"], ["c", "d", "e"]], [["a", "b"], ["c", "d", "e"]]),
+        (["--x 1", "--y 2 --z 3"], ["--x 1", "--y 2 --z 3"]),
+        (["one", "--y 2 --z 3"], ["--y 2 --z 3"]),  # a word alone is no list of flags
+        (["one", "two"], []),  # nobody can tell which
+    ],
+)
+def test_what_branches_leave_in_a_variable(values: list[Any], ways: list[Any]) -> None:
+    found = shell_expansion._joined("F", values)
+    assert (shell_expansion.alternatives(found) or ([] if unknowns(str(found)) else [found])) == ways
+    if len(ways) > 1:
+        again = shell_expansion._joined("F", [found, ["x", "y"]])
+        assert shell_expansion.alternatives(again) == [*ways, ["x", "y"]] and len(str(again)) > 0

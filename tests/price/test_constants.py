@@ -12,6 +12,7 @@ from rooflinecli.price.chip import Chip
 from rooflinecli.questions.sweep.axes import space
 from rooflinecli.specs.efficiency import CONSTANTS, SETTINGS, Efficiency
 from rooflinecli.specs.hardware import load_defaults, load_hardware
+from rooflinecli.specs.scheduler import Scheduler
 from rooflinecli.specs.schema import generate
 from rooflinecli.specs.validation import validated
 
@@ -124,3 +125,72 @@ def test_the_unit_of_what_can_be_set(path, unit):
     from rooflinecli.specs.hardware import load_hardware
 
     assert overrides.unit(load_hardware("h100-sxm"), path) == unit
+
+
+SHARES = (  # of what the hardware can do, or of a whole: nothing is more than all of it
+    "compute memory quant_memory fabric rails unshared further whole_group overlap beyond narrow_gather host_copy mtp pads_heads early_stop"
+).split()
+
+
+@pytest.mark.parametrize("name", sorted(CONSTANTS))
+def test_a_constant_never_makes_work_faster_than_the_hardware(name):
+    """Shares up to 1, everything else from 0 on, factors on bytes from 1 on; rates of nothing are none."""
+
+    def made(value):
+        return getattr(validated(Efficiency, {name: value, "source": "here"}), name)
+
+    bytes_of_all, rates = ("traffic",), ("compute", "memory", "quant_memory", "fabric", "rails", "together")
+    assert made(1.0) == 1.0
+    if name in SHARES:
+        assert made(0.25) == 0.25
+        with pytest.raises(ValueError, match="1"):
+            made(1.001)
+    else:
+        assert made(1.5) == 1.5 and made(40.0) == 40.0
+    with pytest.raises(ValueError, match=name):
+        made(-0.001)
+    if name in (*bytes_of_all, *rates):
+        with pytest.raises(ValueError, match=name):
+            made(0.0)
+    else:
+        assert made(0.0) == 0.0
+
+
+def test_a_constant_that_a_file_leaves_out_costs_nothing():
+    """A class without constants of its own runs at the peak: shares and factors are 1, further time and bytes 0."""
+    spec = validated(Efficiency, {"source": "here"})
+    left = {name: getattr(spec, name) for name in CONSTANTS}
+    neutral = {name: 1.0 if name in ("compute", "memory", "quant_memory", "fabric", "rails", "traffic") or name.startswith("of_") else 0.0 for name in CONSTANTS}  # fmt: skip
+    apart = {"together", "sharding", "error"}  # numbers of what is not there, or that every class has
+    assert {name: left[name] for name in CONSTANTS if name not in apart} == {k: v for k, v in neutral.items() if k not in apart}  # fmt: skip
+    assert spec.p == float("inf") and 0 < spec.error < 1
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "refused"),
+    [
+        ("look_ahead", (0, 1), (-1, 2)), ("hold_steps", (0, 1, 9), (-1,)), ("hold_share", (0, 0.5, 1), (-0.1, 1.1)), ("poll_steps", (1, 10), (0, -1)),
+        ("stream_steps", (1, 10), (0,)), ("front", (0, 0.1), (-0.1,)), ("per_stream", (0, 0.1), (-0.1,)), ("per_token", (0, 0.1), (-0.1,)),
+        ("graph_tokens", (0, 512), (-1,)), ("launch", (0, 1e-5), (-1e-5,)), ("prompt_factor", (0.5, 1, 2), (0, -1)), ("prompt_factor_moe", (0.5, 2), (0, -1)),
+        ("first_token_error", (0, 0.5, 2), (-0.1,)), ("reserve_share", (0, 1), (-0.1, 1.1)), ("memory_share", (0, 0.9, 1), (-0.1, 1.1)),
+        ("cache_share", (0, 0.9, 1), (-0.1, 1.1)), ("block", (1, 16), (0, -1)), ("token_budget", (1, 8192), (0, -1)),
+    ],
+)  # fmt: skip
+def test_settings_of_a_scheduler_at_their_bounds(name, given, refused):
+    """Times and counts from nothing on, shares up to the whole, and a look, a message, a block and a step of one at least."""
+    for value in given:
+        assert getattr(validated(Scheduler, {name: value}), name) == value
+    for value in refused:
+        with pytest.raises(ValueError, match=name):
+            validated(Scheduler, {name: value})
+
+
+def test_a_scheduler_of_which_nothing_is_said_waits_for_nothing():
+    plain = validated(Scheduler, {})
+    idle = ("look_ahead", "hold_steps", "hold_share", "front", "per_stream", "per_token", "graph_tokens", "launch", "reserve_share", "memory_share", "cache_share")  # fmt: skip
+    assert {getattr(plain, name) for name in idle} == {0} and plain.graph_batches == () and not plain.mixed
+    assert (plain.poll_steps, plain.stream_steps, plain.prompt_factor, plain.prompt_factor_moe) == (1, 1, 1.0, None)
+    for graphs in ((0, 2), (4, 2), (1, 1)):
+        with pytest.raises(ValueError, match="positive and rise"):
+            validated(Scheduler, {"graph_batches": graphs})
+    assert validated(Scheduler, {"graph_batches": "1/2/8"}).graph_batches == (1, 2, 8)
