@@ -4,7 +4,7 @@ A search tries all of them as arrays, the choice of a layout a coarse part, from
 and to find a device count, a part so small that its layouts are sooner priced one by one than numpy is imported.
 
 What is legal is engine/legality's to say. Micro-batches are the divisors of a replica's share of the batch and the powers of
-two up to it where that is no whole number, expert groups the divisors of dp, virtual stages those of `virtual_stages`. ZeRO-3 shards over all
+two up to it where that is no whole number or no --batch is given, expert groups the divisors of dp, virtual stages those of `virtual_stages`. ZeRO-3 shards over all
 replicas, or over those inside one or two fast domains (HSDP).
 """
 
@@ -165,6 +165,10 @@ def chooses_whole_batches(ctx: EstimateContext, space: LayoutSpace, devices: int
         for split in _splits(ctx, space, devices)
         if divides_heads(ctx, split[0]) and split[1] <= ctx.ledger.n_layers and not ctx.seq % split[2]
         if split[2] == 1 or ctx.seq / split[2] >= COARSE_TOKENS
+        if all(
+            rule.holds or not {"tp", "pp", "cp"}.issuperset(rule.sizes)
+            for rule in legality.launched(ctx, Layout(*map(float, (*split[:2], split[3], split[2]))), space.open)
+        )
     )
     micro = space.open.get("micro-batch", (1,))
     return any(not ctx.train_batch % (dp * each) for _, _, _, dp in splits for each in micro)
@@ -287,10 +291,11 @@ def _allowed(space: LayoutSpace, name: str, values: Sequence[float]) -> list[flo
 
 
 def micro_batch_sizes(ctx: EstimateContext, dp: Number) -> list[int]:
-    """Sequences of a micro-batch that are tried: divisors of a replica's part of the batch; where that is no whole number, powers of two
-    too, whose last micro-batch is smaller."""
+    """Sequences of a micro-batch that are tried: divisors of a replica's part of the batch; where that is no whole number or the batch is not given,
+    powers of two too, whose last micro-batch is smaller."""
     share = max(math.floor(ctx.train_batch / dp), 1)
-    return sorted({*divisors(share), *(2**i for i in range(share.bit_length()) if ctx.train_batch % dp)})
+    partial = ctx.request.batch is None or ctx.train_batch % dp
+    return sorted({*divisors(share), *(2**i for i in range(share.bit_length()) if partial)})
 
 
 def without_effect_removed(request: Request, layout: Layout) -> Layout:

@@ -286,3 +286,17 @@ def test_layouts_that_are_left_out_are_counted_by_the_first_rule_they_break() ->
             kept += rule is None
     found = layout_space.layouts(context, space, 24)
     assert (len(found), found.rejected) == (kept, dict(broken)) and kept and len(broken) > 1
+
+
+def test_whole_batches_are_asked_of_splits_that_the_framework_launches() -> None:
+    """202 sequences go whole into two replicas of tp 8, which llm-foundry does not have: sixteen replicas round them up."""
+    asked = {"n": 16, "batch": 202, "seq": 512}
+    assert layout_space.chooses_whole_batches(ctx(**asked), CoarseSpace(ctx(**asked).request), 16)
+    alone = ctx(framework="llm-foundry", **asked)
+    assert not layout_space.chooses_whole_batches(alone, CoarseSpace(alone.request), 16)
+
+
+def test_a_default_batch_is_no_reason_for_odd_micro_batches() -> None:
+    """4M tokens are 21,290 images of 197: 2 x 5 x 2129, of which no divisor between 10 and 2,129 is a micro-batch; one that is given is kept to."""
+    assert {16, 64, 256} <= {*layout_space.micro_batch_sizes(ctx("vit-l", n=1), 1)}
+    assert layout_space.micro_batch_sizes(ctx("vit-l", n=1, batch=21290), 1) == divisors(21290)
