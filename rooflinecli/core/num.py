@@ -115,6 +115,12 @@ def single(a: Number) -> Number:
     return struct.unpack("f", struct.pack("f", a))[0] if abs(a) < 1e38 else a
 
 
+def rounded_up(a: float) -> float:
+    """To three digits: a limit that a value keeps to."""
+    step = 10.0 ** (math.floor(math.log10(a)) - 2)
+    return math.ceil(a / step * (1 - 1e-9)) * step
+
+
 def plain(a: Number) -> bool:
     """True for a scalar (float, int or a traced scalar): something that may raise instead of masking."""
     return a.__class__ in _BARE or isinstance(value(a), _PLAIN)

@@ -482,9 +482,22 @@ def test_what_an_estimate_warns_of_is_said_of_the_best_row_of_a_search_a_plan_an
 
 
 @pytest.mark.slow
-def test_a_plan_whose_failures_leave_no_progress_says_so():
-    asked = ("plan", "llama-3-8b", "--tokens", "1T", "--deadline", "30d", "--hw", "h100", "--price", "spot")
-    ran = run_cli(*asked, "--preempted", "12h")
-    assert ran.code == 1 and "failures and preemptions leave no progress on any count tried" in " ".join(
-        ran.out.split()
-    )
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "llama-3.1-8b --qps 10 --slo ttft=50ms,itl=5ms --prompt 2048 --output 256",
+        "llama-3.1-8b --qps 200 --slo ttft=2s --prompt 2048 --output 256 --deadline 30d --budget 5000USD",
+        "llama-3-8b --tokens 1T --deadline 2d -n 64",
+        "llama-3-8b --tokens 1T --budget 100000USD",
+        # no more than 64 devices make progress between preemptions, and those need longer
+        "llama-3-8b --tokens 1T --deadline 30d --price spot --preempted 12h",
+    ],
+)
+def test_what_is_to_be_tried_is_met(asked: str) -> None:
+    ran = run_cli("plan", *asked.split(), "--hw", "h100")
+    tries = re.search(r"(?:try|meets) (--\w+) ('[\w. ]+'|[\w.=,]+\w)", " ".join(ran.out.split()))
+    assert ran.code == 1 and tries is not None, ran.out
+    words = asked.split()
+    words[words.index(tries[1]) + 1] = tries[2].strip("'")
+    assert run_cli("plan", *words, "--hw", "h100").code == 0
+    assert "preempted" not in asked or "limit: failures and preemptions" in " ".join(ran.out.split())

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from rooflinecli.core.errors import UsageError
+from rooflinecli.core.num import rounded_up
 from rooflinecli.core.parallel_map import Workers
 from rooflinecli.core.text import plural, times
 from rooflinecli.engine import build_request, option_conflicts
@@ -117,13 +118,17 @@ def plan_chip(asked: PlanTarget, name: str) -> tuple[PlannedChip, int]:
     most = asked.most_devices(name)
     if most is not None and row.devices > most:
         limit = "-n" if most == asked.most else "--power"
-        return none(f"the rate takes {plural(row.devices, 'device')}, and {limit} allows {most:,}"), layouts
+        n = row.numbers
+        carried = most // n.layout.devices * n.requests_per_s_interval[0] / n.instances
+        remedy = f"; {plural(most, 'device')} of this layout carry {carried:.3g} requests/s" if carried else ""
+        return none(f"the rate takes {plural(row.devices, 'device')}, and {limit} allows {most:,}{remedy}"), layouts
     if asked.budget is not None and asked.plan.deadline is not None and row.period_cost_usd is None:
         row.feasible, row.infeasible_reason = False, no_price(row.chip)
     elif asked.budget is not None and row.period_cost_usd is not None and row.period_cost_usd > asked.budget:
         ratio, devices = times(row.period_cost_usd / asked.budget), plural(row.devices, "device")
         row.feasible = False
-        row.infeasible_reason = f"costs {ratio} times the budget on {devices}, the smallest number that carries the rate"  # fmt: skip
+        enough = rounded_up(row.period_cost_usd)
+        row.infeasible_reason = f"costs {ratio} times the budget on {devices}, the smallest number that carries the rate; try --budget '{enough:.0f} USD'"
     return row, layouts
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from rooflinecli.core.errors import Infeasible, UsageError
+from rooflinecli.core.num import rounded_up
 from rooflinecli.core.parallel_map import Workers
 from rooflinecli.core.text import plural, times
 from rooflinecli.core.units import duration
@@ -351,7 +352,7 @@ class ChipPlan:
             return self._none(no_price(self.name))
         least = float(cost.run_cost(self.device_s, EstimateContext(self.request).price or 0.0)) / (self.asked.budget or math.inf)  # fmt: skip
         if least > 1:
-            return self._none(f"costs over {times(least)} times the budget on any device count: its FLOPs alone at the peak of the chip")  # fmt: skip
+            return self._none(f"costs over {times(least)} times the budget on any device count: its FLOPs alone at the peak of the chip; lower --tokens, or take another chip")  # fmt: skip
         slices, host = self.request.hardware.slices, self.request.hardware.devices_per_host
         network = reach(EstimateContext(self.request))
         most = min(network, MOST, self.asked.most_devices(self.name) or MOST)
@@ -378,6 +379,9 @@ class ChipPlan:
         first = math.ceil(self.device_s / deadline_s / MFU)
         powers = [n for n in counts if n & (n - 1) == 0 or n == counts[-1]]
         enough = min_count(powers, self.over_deadline, first)
+        if enough is None:  # failures may leave no progress where fewer devices make some
+            fewer = _useful([n for n in powers if math.isfinite(self.over_deadline(n))], self.over_deadline)
+            enough = next((n for n in fewer if self.over_deadline(n) <= 1), None)
         if enough is None:
             return None
         between = [n for n in counts if max((p for p in powers if p < enough), default=0) < n <= enough]
@@ -433,19 +437,29 @@ class ChipPlan:
         return row
 
     def _too_slow(self) -> PlannedChip:
-        if not self.tried and self.guesses:
-            self.at(min(self.guesses, key=lambda n: self.guesses[n].at_bound(RUN, self.asked.bound)))
+        asked, every = self.asked, self.guesses | self.tried
+        if every:
+            self.at(min(every, key=lambda n: every[n].at_bound(RUN, asked.bound)))
         fitting = [t for t in self.tried.values() if t.best.estimate is not None]
         able = [t for t in fitting if t.goodput]
         if not able:
             why = "failures and preemptions leave no progress" if fitting else "no layout fits"
             return self._none(f"{why} on any count tried, up to {plural(max(self.tried, default=0), 'device')}")
-        best = min(able, key=lambda t: t.at_bound(RUN, self.asked.bound))
-        took = duration(best.at_bound(RUN, self.asked.bound))
-        most = "--batch" if self.asked.most is None and self.asked.plan.power is None else "-n or --power"
+        best = min(able, key=lambda t: t.at_bound(RUN, asked.bound))
+        took, remedy = best.at_bound(RUN, asked.bound), ""
+        limit = "--batch" if asked.most is None and asked.plan.power is None else "-n or --power"
+        if any(every[n].best.estimate is not None and not every[n].goodput for n in every):
+            limit = "failures and preemptions"
+        if asked.plan.deadline is not None:
+            remedy = f"; try --deadline {rounded_up(took / 86400):g}d"
+            if limit == "-n or --power":  # how many would meet it
+                counts = ladder(min(reach(EstimateContext(self.request)), MOST), HOST)
+                need = min_count(
+                    counts, lambda n: self.estimated(n).at_bound(RUN, asked.bound) / asked.plan.deadline, best.devices
+                )
+                remedy += f", or {plural(need, 'device')}" if need else ""
         return self._none(
-            f"at best {took} on {plural(best.devices, 'device')} (limit: {most})",
-            best,
+            f"at best {duration(took)} on {plural(best.devices, 'device')} (limit: {limit}){remedy}", best
         )
 
     def _too_dear(self, devices: int) -> PlannedChip:
@@ -453,6 +467,7 @@ class ChipPlan:
         within = self.asked.bound == "pessimistic" and tried.at_bound(BILL, "expected") <= budget
         bound = " at the pessimistic bound, within it by the expected value (--bound expected)" if within else ""
         return self._none(
-            f"costs {times(self.over_budget(devices))} times the budget on {plural(devices, 'device')}, the cheapest count tried{bound}",
+            f"costs {times(self.over_budget(devices))} times the budget on {plural(devices, 'device')}, the cheapest count tried{bound}"
+            f"; try --budget '{rounded_up(tried.at_bound(BILL, self.asked.bound)):.0f} USD'",
             tried,
         )

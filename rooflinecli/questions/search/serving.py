@@ -23,7 +23,7 @@ from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search import instances
 from rooflinecli.questions.search.question import NearestMiss, ServingRow, ServingSearch
-from rooflinecli.questions.search.search_request import Limits, ServingSearchQuestion, serving_question
+from rooflinecli.questions.search.search_request import LIMITS, Limits, ServingSearchQuestion, serving_question
 from rooflinecli.questions.search.training import by_count, frontier
 from rooflinecli.specs.quantities import AT_QPS, BLENDED, COST, PER_TOKEN
 
@@ -208,9 +208,17 @@ class ServingGrid:
         row = self.row(i, j)
         found = NearestMiss(layout=row.layout, command=row.command, shortfall="")
         if limited:
-            conditions = self.question.conditions
-            missed = [c.missed(float(v)) for c in conditions if not c.holds(v := self.limited(c)[i, j])]
+            values = [(c, float(self.limited(c)[i, j])) for c in self.question.conditions]
+            missed = [c.missed(v) for c, v in values if not c.holds(v)]
             found.shortfall = "; ".join(missed) or self._room(found, i, j)
+            limits = {
+                c.quantity.removeprefix("serve.").removesuffix("_s"): max(v, float(c.limit))
+                for c, v in values
+                if c.upper
+            }
+            if missed and limits.keys() <= {*LIMITS}:
+                slo = ",".join(f"{name}={1e3 * num.rounded_up(seconds):g}ms" for name, seconds in limits.items())
+                found.shortfall += f"; it meets --slo {slo}"
         else:
             needed, capacity = (row.memory[name] for name in ("total_bytes", "capacity_bytes"))
             found.shortfall = f"memory: it needs {si(needed, 'B')} per device of {si(capacity, 'B')}"
