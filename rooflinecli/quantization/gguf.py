@@ -157,7 +157,8 @@ def types() -> dict[str, list[int]]:
 
 
 def file_types() -> dict[str, Json]:
-    """File type -> `most`, the type of most of its tensors, and `id`, its general.file_type."""
+    """File type -> `most`, the type of most of its tensors; `id`, its general.file_type; of a mixture that others make, the one that it is
+    (`as`) but for embedding and head (`outer`)."""
     found: dict[str, Json] = packaged(__file__, "ggml")["file_types"]
     return found
 
@@ -226,9 +227,12 @@ def tensor_type(file: str, role: str, layer: int, columns: int, shape: Shape) ->
 
 
 def _choose(file: str, role: str, i: int, s: Shape, expert: bool) -> str:
-    base: str = file_types()[file]["most"]
+    mixture = file_types()[file]
+    base, file = str(mixture["most"]), mixture.get("as", file)
     if base in _WIDE:
         return base
+    if "outer" in mixture and role in ("token_embd", "output"):
+        return str(mixture["outer"])
     role = "output" if role == "token_embd" and s.tied else role
     if file == "MXFP4_MOE" and role != "output":
         return "MXFP4" if expert else "Q8_0"

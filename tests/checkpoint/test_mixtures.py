@@ -51,6 +51,7 @@ def test_which_formats_name_a_file_type():
 
 BOARD = "ggml-org/llama.cpp discussions 4167 and 15013 (llama-bench prints the size in GiB)"
 PULL = "ggml-org/llama.cpp pull request 3084, comment of 2023-09-09"
+CARDS = "cards of bartowski/Qwen2.5-32B-Instruct-GGUF and Qwen2.5-72B-Instruct-GGUF on the Hub"
 SPARK = "ggml-org/llama.cpp@4c7e9893c4 benches/dgx-spark.md"
 
 
@@ -67,6 +68,9 @@ SPARK = "ggml-org/llama.cpp@4c7e9893c4 benches/dgx-spark.md"
         ("llama-2-7b", "Q6_K", 5529770393, PULL),
         ("mistral-7b", "Q4_0", 4112431185, "ggml-org/llama.cpp pull request 16634, comment of 2025-10-25"),
         ("qwen2.5-7b", "Q8_0", 8096013352, SPARK),
+        ("qwen2.5-32b", "Q6_K_L", 27.26e9, CARDS),
+        ("qwen2.5-32b", "Q5_K_L", 23.74e9, CARDS),
+        ("qwen2.5-72b", "Q3_K_XL", 40.60e9, CARDS),
         ("qwen3-30b-a3b", "Q8_0", 32480690176, SPARK),
         ("gpt-oss-20b", "MXFP4_MOE", 12101070356, SPARK),
         ("gpt-oss-120b", "MXFP4_MOE", 63372242452, SPARK),

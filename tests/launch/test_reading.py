@@ -127,7 +127,7 @@ def test_a_size_that_only_running_tells_is_refused_unless_given(tmp_path):
         ("CUDA_VISIBLE_DEVICES=0,1 python3 -m sglang.launch_server --model Qwen/Qwen3-8B --tp 8 --dp 8 --enable-dp-attention", {"tp": 1, "dp": 8, "ep": 8, "n": 8}),
         ("trtllm-serve serve --backend pytorch --tp_size 4 --max_batch_size=16 nvidia/Llama-3.1-70B-Instruct-FP4", {"tp": 4, "batch": "16", "dtype": "nvfp4", "model": "Llama-3.1-70B-Instruct"}),
         ("docker run --gpus all -p 80:80 ghcr.io/huggingface/text-generation-inference:3.3 --model-id tiiuae/falcon-7b --num-shard 2", {"tp": 2, "model": "falcon-7b"}),
-        ("./build/bin/llama-server -m /m/gpt-oss-120b-mxfp4-00001-of-00003.gguf -c 32768 -np 4 -ngl 99", {"model": "gpt-oss-120b", "weight-dtype": "mxfp4", "batch": 4}),
+        ("./build/bin/llama-server -m /m/gpt-oss-120b-mxfp4-00001-of-00003.gguf -c 32768 -np 4 -ngl 99", {"model": "gpt-oss-120b", "weight-dtype": "mxfp4_moe", "batch": 4}),
         ("llama-server -hf ggml-org/Qwen3-8B-GGUF:Q8_0 --tensor-split 1,1", {"model": "Qwen3-8B", "weight-dtype": "q8_0", "pp": 2}),
         ("torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 4096 --micro-batch-size 1 --global-batch-size 64 --bf16 --context-parallel-size 4",
          {"cp": 4, "dp": 2, "n": 8}),

@@ -38,10 +38,17 @@ def _tagged(tag: str, launch: Launch) -> list[str]:
     if named is None and (kind in ("", "latest") or f"{name}:{kind}" == "deepseek-r1:8b"):  # which releases had two of
         launch.missing["model"] = f"{tag} is what Ollama's library gives by this name"
     file = named or f"{name}-{kind}"
+    if _in_mxfp4(file):  # as it is published
+        return ["-m", file]
     if dtype_names.stored_as(file)[0] == file:
         file += "-q4_k_m"
         launch.notes.append(f"{tag} states no format: Ollama's usual q4_k_m is taken; give --weight-dtype")
     return ["-m", f"{file}.gguf"]
+
+
+def _in_mxfp4(model: object) -> bool:
+    found = dtype_names.registered(model)
+    return found is not None and found.quantization is not None and found.quantization.dtype == "mxfp4"
 
 
 def read(words: list[str], launch: Launch) -> None:
@@ -49,6 +56,12 @@ def read(words: list[str], launch: Launch) -> None:
     words = _tagged(words[1], launch) if words[:1] == ["--ollama"] else words
     args, _ = serving_common.opened(words, launch, FLAGS)
     bench = args.pop("bench")
+    if launch.options.get("weight-dtype") == "mxfp4" and _in_mxfp4(launch.options.get("model")):
+        launch.options["weight-dtype"] = "mxfp4_moe"  # whose other matrices are in 8 bits
+    if re.search(r"[-_./:]UD[-_]", " ".join(words)):
+        launch.notes.append(
+            "a dynamic mixture of Unsloth's is taken as llama.cpp's own of that name; give the file for its bytes"
+        )
     repository = str(args.pop("hf-repo", default=""))
     if repository and "model" not in launch.options:
         named, _, kind = repository.partition(":")
