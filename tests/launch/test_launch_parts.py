@@ -778,3 +778,19 @@ def test_what_branches_leave_in_a_variable(values: list[Any], ways: list[Any]) -
     if len(ways) > 1:
         again = shell_expansion._joined("F", [found, ["x", "y"]])
         assert shell_expansion.alternatives(again) == [*ways, ["x", "y"]] and len(str(again)) > 0
+
+
+@pytest.mark.parametrize(
+    ("flags_of_states", "zero"),
+    [
+        ("", 0), ("--use-distributed-optimizer", 1), ("--use-torch-fsdp2", 3), ("--use-torch-fsdp2 --use-distributed-optimizer", 3),
+        ("--use-megatron-fsdp --data-parallel-sharding-strategy no_shard", 0), ("--use-megatron-fsdp --data-parallel-sharding-strategy optim", 1),
+        ("--use-custom-fsdp --data-parallel-sharding-strategy optim_grads", 2), ("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params", 3),
+        ("--data-parallel-sharding-strategy optim_grads --use-distributed-optimizer", 1),
+    ],
+)  # fmt: skip
+def test_what_megatron_shards_over_replicas(flags_of_states: str, zero: int) -> None:
+    """Choices of --data-parallel-sharding-strategy in Megatron-LM's arguments, which act under its FSDP alone."""
+    one = launch()
+    megatron.read(f"--num-layers 32 --hidden-size 4096 --num-attention-heads 32 {flags_of_states}".split(), one)
+    assert one.options["zero"] == zero

@@ -10,6 +10,7 @@ import pytest
 from rooflinecli.core.errors import DataError, Infeasible, UsageError
 from rooflinecli.engine import build_request
 from rooflinecli.engine.phase_answer import TrainAnswer
+from rooflinecli.importers.job_history import history
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.goodput.question import TrainingGoodput
 
@@ -150,3 +151,50 @@ def test_estimate_says_how_long_with_failures() -> None:
     assert train.elapsed_s == pytest.approx(train.run_s / train.goodput)
     assert train.elapsed_interval_s[0] < train.elapsed_s < train.elapsed_interval_s[1]
     assert train.elapsed_interval_s[1] / train.elapsed_s > train.interval_s[1] / train.time_s
+
+
+JOBS = """JobID|Start|End|State|Devices
+1|0|3600|COMPLETED|8
+1.batch|0|3600|FAILED|8
+2|7200|9000|NODE_FAIL|16
+
+3|Unknown||PENDING|
+4|9600|13200|CANCELLED by 1001|
+5|13500|14000|failed+|4
+6|14000|Unknown|RUNNING|
+7|13990|20000|COMPLETED|
+"""
+
+
+def test_a_history_of_jobs_by_hand(tmp_path):
+    """A job's steps, those that wait and the one that runs are left out; a start before the end of a failed job is no restart. Eight devices
+    for an hour, 16 for half of one, 32 for an hour, four for 500 s and 32 for 6,010 s."""
+    path = tmp_path / "jobs.txt"
+    path.write_text(JOBS)
+    hours = 8 + 8 + 32 + (4 * 500 + 32 * 6010) / 3600
+    wanted = {"jobs": 5, "failures": 2, "planned": 1, "device_hours": pytest.approx(hours), "restart_s": 600}
+    assert history(path, 32) == wanted
+    names, *lines = (line.split("|") for line in JOBS.splitlines() if line)
+    path.write_text("\n".join(json.dumps(dict(zip(names, line, strict=True))) for line in lines))
+    assert history(path, 32) == wanted
+    path.write_text(JOBS.replace("NODE_FAIL", "TIMEOUT").replace("failed+", "SUSPENDED"))
+    stopped = history(path, 32)
+    assert (stopped["failures"], stopped["planned"], stopped["restart_s"]) == (0, 3, None)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ("|NODE_FAIL|", "|EXPLODED|", r":4: unknown state 'EXPLODED'; expected one of FAILED, .*COMPLETED"), ("9000|", "7199|", ":4: the job ends before it starts"),
+        ("|16", "|many", ":4: devices 'many': expected a number"), ("7200|", "noon|", ":4: start 'noon': expected a date such as"),
+        ("JobID|Start|End|State", "Job|Begin|End|State", ":1: expected columns start, end and state, got 'job, begin, end, state, devices'"),
+    ],
+)  # fmt: skip
+def test_a_history_that_cannot_be_read_is_refused_with_its_line(tmp_path, before, after, says):
+    path = tmp_path / "jobs.txt"
+    path.write_text(JOBS.replace(before, after, 1))
+    with pytest.raises(DataError, match=says):
+        history(path, 32)
+    path.write_text("JobID|Start|End|State\n3|Unknown||PENDING\n")
+    with pytest.raises(DataError, match="no job with a start, an end and a state"):
+        history(path, 32)

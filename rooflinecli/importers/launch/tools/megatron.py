@@ -32,7 +32,7 @@ FLAGS = flags("megatron")
 SIZES = {"nproc-per-node": "n", "nnodes": "n", "num-gpus": "n", "tensor-model-parallel-size": "tp", "pipeline-model-parallel-size": "pp",
          "context-parallel-size": "cp", "expert-model-parallel-size": "ep", "ds-sequence-parallel-size": "cp",
          "num-layers-per-virtual-pipeline-stage": "virtual-stages"}  # fmt: skip
-_SHARDED = {"optim": 1, "optim_grads": 2, "optim_grads_params": 3, "grad": 2}
+_SHARDED = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3, "grad": 2}
 
 
 def starts(words: list[str]) -> list[str] | None:
