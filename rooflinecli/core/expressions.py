@@ -63,7 +63,7 @@ def conditions(
     The last argument is an object whose attributes are names too, of class `of`; they and those of `let` are worked out where they are
     first used. With the argument `broken`, rows whose `holds` is true are left out.
     """
-    lines, given = [f"def found({arguments}):"], arguments.split(", ")
+    lines, given = [f"def found({arguments}):", " yield from ()"], arguments.split(", ")
 
     def add(line: str, depth: int, expression: str, ready: set[str]) -> None:
         """A line with an expression, and above it the names that it needs."""
