@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from rooflinecli.core import num
@@ -41,30 +42,26 @@ class DeviceParameters:
         return self.inner + self.outer + self.experts
 
 
+_SPLIT = ("tp", "pp", "dp", "cp", "ep", "redundant_experts", "expert_tp")  # what splits parameters over devices
+_SIZES = attrgetter(*_SPLIT)
+
+
 def device_parameters(ledger: Ledger, layout: Layout, lift: PlainLift) -> DeviceParameters:
     """Parameters per device of a replica. With a pipeline the fullest stage has the larger of embedding and head."""
-    sizes = layout.tp, layout.pp, layout.dp, layout.cp, layout.ep, layout.redundant_experts, layout.expert_tp
+    sizes = _SIZES(layout)
     plain = not lift.traced and not ledger.towers  # inputs of an encoder may be arrays, too large to keep
     if plain and _PLAIN.issuperset(map(type, sizes)):
-        return _plain_parameters(ledger, layout.stages and tuple(layout.stages), *sizes)
+        return _plain_parameters(ledger, layout.stages and tuple(layout.stages), sizes)
     return _count_parameters(ledger, layout, lift)
 
 
 @lru_cache(maxsize=1024)
 def _plain_parameters(
-    ledger: Ledger,
-    stages: tuple[float, ...] | None,
-    tp: float,
-    pp: float,
-    dp: float,
-    cp: float,
-    ep: float,
-    copies: float,
-    expert_tp: float | None,
+    ledger: Ledger, stages: tuple[float, ...] | None, sizes: tuple[float | None, ...]
 ) -> DeviceParameters:
     """Memoized for plain sizes: every candidate, phase and check needs the same ones."""
-    sizes = {"tp": tp, "pp": pp, "dp": dp, "cp": cp, "ep": ep, "redundant_experts": copies, "expert_tp": expert_tp}
-    return _count_parameters(ledger, WHOLE.with_changes(stages=stages, **sizes), PLAIN)
+    split = dict(zip(_SPLIT, sizes, strict=True))
+    return _count_parameters(ledger, WHOLE.with_changes(stages=stages, **split), PLAIN)
 
 
 def _count_parameters(ledger: Ledger, layout: Layout, lift: PlainLift) -> DeviceParameters:
@@ -194,10 +191,8 @@ def host_copy(params: DeviceParameters, layout: Layout, formats: Formats, per_ho
 
 def partitioned(params: DeviceParameters, layout: Layout, state: str) -> Number:
     """Parameters whose weights, gradients or optimizer state one device keeps; experts are split over their own copies."""
-    dense = f.partitioned_parameters(params.inner + params.outer, data.shards(layout, state))
-    if not params.has_experts:
-        return dense
-    return dense + f.partitioned_parameters(params.experts, data.shards(layout, state, True))
+    dense = (params.inner + params.outer) / data.shards(layout, state)
+    return dense + params.experts / data.shards(layout, state, True) if params.has_experts else dense
 
 
 def matrices(ledger: Ledger, lift: PlainLift) -> Iterator[tuple[Number, Number, Number]]:
@@ -393,8 +388,7 @@ def training_activations(
         transient, stem = num.maximum(transient, working_set), stem + sum(ends)
     if layout.activations_on_host:
         per_stage = per_stage * (1 - recompute.share(layout.offload_layers, layers))
-    stage = (f.in_flight_activations(per_stage, first), f.in_flight_activations(per_stage, last))
-    return f.fullest_activations(stage[0], stage[1], stem, head, transient, layout.pp)
+    return f.fullest_activations(per_stage * first, per_stage * last, stem, head, transient, layout.pp)
 
 
 def offloaded_activations(ledger: Ledger, layout: Layout, formats: Formats, seq: Number, lift: PlainLift) -> Number:

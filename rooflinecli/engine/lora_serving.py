@@ -53,7 +53,8 @@ def add_priced(
         further = roofline.effective_memory_time(
             fine_tuning.further_bytes(used, one, WIDTH), ctx.chip.bandwidth, constants.memory
         )
-        costs.add_time(KIND, (further + fine_tuning.adapter_starts(settings.overhead)) * times, KIND, settings.error)
+        starts = 2 * settings.overhead  # down to the rank and up again
+        costs.add_time(KIND, (further + starts) * times, KIND, settings.error)
 
 
 def _pairs(

@@ -233,7 +233,7 @@ class Microbatch:
     def accumulate(self, params: memory.DeviceParameters) -> None:
         """Charge the sum of gradients over micro-batches, where the framework adds them in a separate pass."""
         c = self.framework
-        traffic = training.accumulation_traffic(params.total, c.accumulate)
+        traffic = params.total * c.accumulate
         seconds = roofline.effective_memory_time(traffic, self.ctx.chip.bandwidth, self.constants("optimizer").memory)
         self.costs.add_time("optimizer", seconds, "optimizer", c.error)
 

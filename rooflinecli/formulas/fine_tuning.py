@@ -57,12 +57,6 @@ def further_bytes(adapters: Number, parameters: Number, width: Number) -> Number
     return num.maximum(adapters - 1, 0) * parameters * width
 
 
-@formula("t_ad", "s", _SERVED)
-def adapter_starts(overhead: Number) -> Number:
-    """2 o: down to the rank and up again."""
-    return 2 * overhead
-
-
 @formula("b_nf4", "B", _QLORA)
 def nf4_bytes(block: Number, constants: Number) -> Number:
     """Bytes per weight of double-quantized NF4: 4 bits, an 8-bit constant per block, an fp32 one per block of constants."""

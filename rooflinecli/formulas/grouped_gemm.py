@@ -30,12 +30,6 @@ def expected_active_experts(held: Number, per_expert: Number, skew: Number) -> N
     return held * (1 - (1 + per_expert / skew) ** (-skew))
 
 
-@formula("A", "experts", "balanced routing: every slot another expert until all have work")
-def experts_with_work_balanced(held: Number, slots: Number) -> Number:
-    """min(held, slots of this rank)."""
-    return num.minimum(held, slots)
-
-
 @formula("I", "1", "largest of ep sums over E/ep unevenly visited experts: mean + s sqrt(2 ln ep) deviations; " + _FIT)
 def busiest_rank_load(ep: Number, experts: Number, spread: Number) -> Number:
     """min(ep, 1 + s sqrt(2 ln(ep) ep / E)): slots of the busiest rank over an even share."""

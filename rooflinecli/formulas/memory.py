@@ -22,12 +22,6 @@ def second_copy(params: Number, bytes_per_param: Number, shards: Number, members
     return num.where(shards > members, params * bytes_per_param / members, 0.0)
 
 
-@formula("N_own", "params", _ZERO)
-def partitioned_parameters(params: Number, shards: Number) -> Number:
-    """Parameters whose state one of `shards` devices keeps."""
-    return params / shards
-
-
 @formula("b_kv", "B", "keys and values of every cached layer; Pope et al. 2022, Efficiently Scaling Transformer Inference")  # fmt: skip
 def kv_cache_bytes(batch: Number, tokens: Number, values_per_token: Number, bytes_per_value: Number) -> Number:
     """KV cache of one layer."""
@@ -49,12 +43,6 @@ def part_recomputed(boundary: Number, kept: Number, share: Number) -> Number:
 def autodiff_residuals(norms: Number, norm_bytes: Number, gates: Number, gate_bytes: Number) -> Number:
     """Bytes that automatic differentiation saves besides the inputs of matmuls."""
     return norms * norm_bytes + gates * gate_bytes
-
-
-@formula("M_a", "B", _KORTHIKANTI + ", eq. 1 to 4")
-def in_flight_activations(per_microbatch: Number, microbatches: Number) -> Number:
-    """Activations of all microbatches a stage holds at once."""
-    return per_microbatch * microbatches
 
 
 @formula("n_if", "microbatches", "1F1B holds at most pp microbatches on the first stage; Narayanan et al. 2021, section 2.2")  # fmt: skip

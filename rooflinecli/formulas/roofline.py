@@ -227,12 +227,6 @@ def latency_bound(compute_share: Number, bandwidth_share: Number, threshold: Num
     return num.maximum(compute_share, bandwidth_share) < threshold
 
 
-@formula("bad", "bool", "no kernel beats the roofline; Williams, Waterman, Patterson 2009")
-def beats_floor(seconds: Number, floor: Number) -> Number:
-    """A measured time is shorter than physics allows."""
-    return seconds < floor
-
-
 @formula("s_idle", "1", "definition")
 def idle_share(busy: Number, wall: Number) -> Number:
     """Share of wall time during which nothing ran."""

@@ -141,12 +141,6 @@ def preconditioning_flops(
     return num.where(blocked > 0, parts, whole)
 
 
-@formula("B_acc", "B", "gradients added to the running sum once a microbatch; bytes fitted per framework, docs/accuracy.md")  # fmt: skip
-def accumulation_traffic(params: Number, bytes_per_param: Number) -> Number:
-    """Bytes moved to accumulate one micro-batch's gradients."""
-    return params * bytes_per_param
-
-
 @formula("t_offload", "s", "gradients go down and new weights come up the host link; Rajbhandari et al. 2021, ZeRO-Infinity")  # fmt: skip
 def offload_transfer(params: Number, gradient_bytes: Number, weight_bytes: Number, link: Number) -> Number:
     """Time to move gradients to the host and weights back."""

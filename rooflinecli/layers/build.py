@@ -9,7 +9,7 @@ from rooflinecli.core.errors import DataError
 from rooflinecli.core.identity_cache import cached_by_identity
 from rooflinecli.core.num import Number
 from rooflinecli.layers import kinds
-from rooflinecli.ledger.ledger import EVEN, MEMORY, Block, Encoder, Layer, Ledger, TensorSplit, elementwise, norm
+from rooflinecli.ledger.ledger import EVEN, MEMORY, Block, Encoder, Layer, Ledger, Row, TensorSplit, norm
 from rooflinecli.ledger.mixer import CompositeMixer
 from rooflinecli.specs.model import AttentionSpec, ComponentSpec, LayerSpec, ModelSpec
 
@@ -90,7 +90,7 @@ def with_cross_attention(ledger: Ledger, tokens: Number) -> Ledger:
         if layer.has_cross_attention and num.present(tokens):
             layer = replace(layer, asked=((MEMORY, tokens),))
         elif layer.has_cross_attention:
-            idle = tuple(elementwise(row.name, (), (), params=row.params) for row in layer.rows)
+            idle = tuple(Row(row.name, "elementwise", params=row.params) for row in layer.rows)
             layer = replace(layer, rows=idle, mixer=None)
         layers.append(layer)
     return replace(ledger, layers=tuple(layers))

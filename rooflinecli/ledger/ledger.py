@@ -114,18 +114,6 @@ def norm(name: str, kind: str, width: Axes = ("D",), tokens: Axes = ("B", "Z"), 
     )
 
 
-def elementwise(
-    name: str,
-    reads: tuple[Axes, ...],
-    writes: tuple[Axes, ...],
-    saves: tuple[Axes, ...] = (),
-    masks: tuple[Axes, ...] = (),
-    params: tuple[Axes, ...] = (),
-    linear: bool = False,
-) -> Row:
-    return Row(name, "elementwise", params=params, reads=reads, writes=writes, saves=saves, masks=masks, linear=linear)
-
-
 def product(axes: Axes, sizes: Mapping[str, Number]) -> Number:
     """The number of elements of a tensor with these axes."""
     if not axes:

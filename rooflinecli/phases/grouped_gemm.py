@@ -65,7 +65,8 @@ def experts_op(
     rows, fair = f.rows_of_busiest(f.expert_rows(slots, ep, share), slots), f.expert_rows(slots, ep, 1.0)
     one = f.of_one_token(tokens, shape.top_k, ep)
     visits = share * mu
-    spread = f.experts_with_work_balanced(held, fair) if even else f.expected_active_experts(held, visits, skew)
+    # even routing gives every slot another expert until all have work
+    spread = num.minimum(held, fair) if even else f.expected_active_experts(held, visits, skew)
     active = f.experts_of_busiest(spread, one, rows)
     least = num.maximum(f.expected_active_experts(held, mu, f.LEAST_SKEW), one)
     sizes = (shape.matrices, shape.d_model, shape.width)

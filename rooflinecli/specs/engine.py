@@ -11,7 +11,7 @@ from rooflinecli.core import units
 from rooflinecli.core.errors import unknown
 from rooflinecli.specs.efficiency import Constant, Efficiency
 from rooflinecli.specs.figure import REQUIRED, Field, FileSpec, Scalar, Time, Whole
-from rooflinecli.specs.scheduler import MEANS, Scheduler, changed, written
+from rooflinecli.specs.scheduler import FLAG, MEANS, Scheduler, changed, written
 from rooflinecli.specs.snapshots import load
 
 DEFAULT = "python-server"
@@ -74,7 +74,7 @@ class ServingEngine(FileSpec):
         """Where a constant stands, by file and line, and what it rests on."""
         key = _IN_SCHEDULER.get(name, name)
         if key in self._overridden:
-            return "--scheduler-config"
+            return FLAG
         if key in Scheduler.__dataclass_fields__:
             return f"{self.document.location('scheduler', key)}; {self.scheduler.source}"
         return f"{self.document.location(key.removesuffix('_bytes'))}; {self.source}"

@@ -58,7 +58,7 @@ class Scheduler(Spec):
     source: str = Field("documented defaults of the engine; docs/simulate.md")
 
 
-OPTION = "scheduler"
+OPTION, FLAG = "scheduler", "--scheduler-config"  # its key and its flag
 ESTIMATED = ("graph_batches",)  # what an estimate alone follows
 NAMES = tuple(name for name in Scheduler.__dataclass_fields__ if name not in ("source", *ESTIMATED))
 # what the formulas of a first token follow too; the others act step by step, in a simulation
@@ -76,17 +76,15 @@ def written(settings: tuple[str, ...], names: tuple[str, ...] = NAMES) -> dict[s
         name = name.strip().replace("-", "_")
         if name in NAMES and name not in names:
             raise UsageError(
-                f"--scheduler-config {item}: only `roofline simulate` follows {name}; an estimate takes {', '.join(names)}",
+                f"{FLAG} {item}: only `roofline simulate` follows {name}; an estimate takes {', '.join(names)}",
                 OPTION,
             )
         if name in ESTIMATED and name not in names:
-            raise UsageError(
-                f"--scheduler-config {item}: a simulation does not follow {name}; `roofline estimate` does", OPTION
-            )
+            raise UsageError(f"{FLAG} {item}: a simulation does not follow {name}; `roofline estimate` does", OPTION)
         if name not in names:
             raise unknown("scheduler setting", name, list(names), option=OPTION)
         if not equals:
-            raise UsageError(f"--scheduler-config {item}: write {name}=VALUE", OPTION)
+            raise UsageError(f"{FLAG} {item}: write {name}=VALUE", OPTION)
         changed[name] = value.strip()
     return changed
 
@@ -103,6 +101,4 @@ def changed(own: Mapping[str, object], settings: Mapping[str, str]) -> Scheduler
         first = error.errors()[0]
         text = ",".join(f"{name}={value}" for name, value in settings.items())
         where = ".".join(map(str, first["loc"]))
-        raise UsageError(
-            f"--scheduler-config {text}: {where}: {validation_message(first['type'], first['msg'])}", OPTION
-        ) from None
+        raise UsageError(f"{FLAG} {text}: {where}: {validation_message(first['type'], first['msg'])}", OPTION) from None

@@ -60,10 +60,11 @@ def compare(question: Compare) -> CompareAnswer:
     bound = str(build_request.value(OPTIONS["bound"], asked.get("bound", BOUNDS[0])))
     entries = [_entry(name, {**asked, **own.get(name, {})}, tried[name], first, bound, answer) for name in specs]
     results = {entry.name: entry.result for entry in entries if entry.result is not None}
-    requests = {name: build_request.request({**asked, **own.get(name, {}), "hw": name}) for name in results}
-    warn_of_idle(options.keys() - option_conflicts.RANKING, *((requests[name], results[name]) for name in results))
-    for request in requests.values():
-        warn_of_foreign(EstimateContext(request))
+    given = ({**asked, **own.get(name, {}), "hw": name} for name in results)
+    contexts = [EstimateContext(build_request.request(options_of_chip)) for options_of_chip in given]
+    warn_of_idle(options.keys() - option_conflicts.RANKING, *zip(contexts, results.values(), strict=True))
+    for ctx in contexts:
+        warn_of_foreign(ctx)
     entries = [_apply_limits(entry, limits) for entry in entries]
     reasons = {entry.why for entry in entries}
     if len(reasons) == 1 and all(entry.result is None for entry in entries):  # the reason lies in the question

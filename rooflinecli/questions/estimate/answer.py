@@ -91,13 +91,11 @@ def estimate(request: Request, lift: PlainLift = PLAIN) -> types.EstimateAnswer:
     )
 
 
-def warn_of_idle(written: Collection[str], *asked: tuple[Request, types.EstimateAnswer]) -> None:
+def warn_of_idle(written: Collection[str], *asked: tuple[EstimateContext, types.EstimateAnswer]) -> None:
     """Warn of the options `written` that change nothing in any of the estimates."""
     option_conflicts.warn_of_idle(
-        option_conflicts.idle(
-            EstimateContext(request), written, {p: a.layout_of_phase for p, a in result.phases.items()}
-        )
-        for request, result in asked
+        option_conflicts.idle(ctx, written, {phase: found.layout_of_phase for phase, found in result.phases.items()})
+        for ctx, result in asked
     )
 
 

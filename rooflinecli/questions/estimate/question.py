@@ -60,10 +60,11 @@ class Estimate(EstimateOptions, Question["EstimateAnswer"]):
 
     def answer_to(self, request: Request) -> EstimateAnswer:
         """The answer to the request, with the measured values compared."""
+        from rooflinecli.engine.context import EstimateContext
         from rooflinecli.questions.estimate.answer import estimate, warn_of_idle
 
         result = estimate(request)
-        warn_of_idle(self.options(), (request, result))
+        warn_of_idle(self.options(), (EstimateContext(request), result))
         if self.mfu is not None or self.measured is not None:
             from rooflinecli.questions.estimate.explain import note
 

@@ -51,8 +51,11 @@ class Recovery:
         return num.maximum(f.daly_interval(self.save, fleet / self.share), self.write - self.save)
 
     def slowdown(self, fleet: Quantity, interval: Quantity) -> Quantity:
-        """Time over work: half an interval, and what was not yet written, is redone after a failure."""
-        return f.slowdown(interval, self.save, self.back + self.write - self.save, fleet / self.share)
+        """Time over work: half an interval, and what was not yet written, is redone after a failure; infinite beyond all numbers."""
+        try:
+            return f.slowdown(interval, self.save, self.back + self.write - self.save, fleet / self.share)
+        except OverflowError:
+            return inf
 
 
 class TrainingGoodput(Question[Quantities]):
@@ -114,23 +117,16 @@ class TrainingGoodput(Question[Quantities]):
             return first, tau, f.with_planned(slow, planned, first.save, back, costly) if planned else slow
 
         fleet = mtbf / n
-        try:
-            way, used, slow = outcome(fleet)
-            if not num.value(slow) < NO_PROGRESS:
-                raise OverflowError
-        except OverflowError:
-            back = self._back(lift, fleet, logged)
-            save = self._ways(lift, size, back)[0].save
+        way, used, slow = outcome(fleet)
+        if not num.value(slow) < NO_PROGRESS:
             raise Infeasible(
-                f"no progress: a failure every {duration(num.value(fleet))} (--mtbf {duration(num.value(mtbf))} is of one device, not of all), while a checkpoint takes {duration(num.value(save))} "
-                f"and a restart {duration(num.value(back))}; use fewer devices, or raise --mtbf"
-            ) from None
+                f"no progress: a failure every {duration(num.value(fleet))} (--mtbf {duration(num.value(mtbf))} is of one device, not of all), while a checkpoint takes {duration(num.value(way.save))} "
+                f"and a restart {duration(num.value(way.back))}; use fewer devices, or raise --mtbf"
+            )
         rarely, often = (float(num.value(f.mtbf_quantile(fleet, spread, z))) for z in (-Z80, Z80))
-        try:
-            most = float(num.value(outcome(f.mtbf_quantile(fleet, spread, -Z80))[2] if spread else slow))
-        except OverflowError:
-            most = float("inf")
-        least = float(num.value(outcome(f.mtbf_quantile(fleet, spread, Z80))[2] if spread else slow))
+        most, least = (
+            float(num.value(outcome(f.mtbf_quantile(fleet, spread, z))[2] if spread else slow)) for z in (-Z80, Z80)
+        )
         busy = None if self.run is None else lift("T", self.run, "s", "--run") * slow
         return Quantities.of(
             "goodput/1", devices=self.n, mtbf_s=fleet, mtbf_interval_s=(rarely, often), checkpoint_s=way.save, restart_s=way.back,

@@ -161,7 +161,7 @@ def operations(
     """The estimate, and under each phase its `operations` in an order of SORTS, the first `top`; warns of options `written` that
     change nothing. Raises what `estimate` raises."""
     result = estimate(request)
-    warn_of_idle(written, (request, result))
+    warn_of_idle(written, (EstimateContext(request), result))
     listed = phase_operations(request, result)
     if sort != "order" or top is not None:
         key = SORTS.get(sort, "time_s")

@@ -256,7 +256,7 @@ def _against_roofs(kernel: Kernel, op: Op, rates: Rates) -> KernelFloor:
     if bandwidth and busy:
         memory = roofline.bandwidth_utilization(op.bytes * calls, seconds, bandwidth)
     limit = "memory" if t_memory > t_compute else "compute"
-    impossible = bool(roofline.beats_floor(seconds, floor))
+    impossible = bool(seconds < floor)
     low = bool(roofline.latency_bound(compute, memory, LOW))
     expected = None if rates.chip is None else price(op, rates.chip, "kernel").expected
     return KernelFloor(
@@ -281,14 +281,16 @@ def expected_ops(question: Profile) -> list[Op] | None:
     queries = 1.0 if question.seq is None else question.seq
     keys = queries if question.context is None else question.context
     formats = Formats(width, width, width, max(width, 2.0), max(width, 2.0), dtype, dtype, dtype)
-    forward, book, plan = ForwardPass(formats, decode=queries == 1), ledger(spec), Layout(tp=question.tp)
-    work = pass_axis_sizes(question.batch, queries, keys, queries, plan)
+    forward, counted, layout = ForwardPass(formats, decode=queries == 1), ledger(spec), Layout(tp=question.tp)
+    work = pass_axis_sizes(question.batch, queries, keys, queries, layout)
     ops = [
         op
-        for group in book.layers
-        for op in forward.ops(group.rows, layer_sizes(group, work, plan, spec.document, PLAIN))
+        for group in counted.layers
+        for op in forward.ops(group.rows, layer_sizes(group, work, layout, spec.document, PLAIN))
     ]
-    return ops + forward.ops(book.head, stem_head_axis_sizes(book, work, plan, spec.document, PLAIN), outer=True)
+    return ops + forward.ops(
+        counted.head, stem_head_axis_sizes(counted, work, layout, spec.document, PLAIN), outer=True
+    )
 
 
 def match(kernels: list[Kernel], ops: list[Op]) -> dict[int, Op]:

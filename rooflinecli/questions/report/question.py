@@ -38,6 +38,7 @@ class Report(EstimateOptions, Question["ReportAnswer"]):
         from pathlib import Path
 
         from rooflinecli.engine import build_request
+        from rooflinecli.engine.context import EstimateContext
         from rooflinecli.importers.profiles.read import read
         from rooflinecli.questions.estimate.answer import warn_of_idle
         from rooflinecli.questions.profile.compare_estimate import against
@@ -51,5 +52,5 @@ class Report(EstimateOptions, Question["ReportAnswer"]):
             trace = against(read(Path(self.profile)), request)
         serves = "decode" in request.phases and request.model.lm_head and request.model.vocab_size
         answer, derivations = report(request, served(options, self.slo) if serves else None, trace)
-        warn_of_idle(options, (request, answer.estimate))
+        warn_of_idle(options, (EstimateContext(request), answer.estimate))
         return answer, derivations
