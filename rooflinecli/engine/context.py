@@ -189,8 +189,8 @@ class EstimateContext:
 
     @property
     def sequences_per_pass(self) -> Number:
-        """Sequences in that pass: classifier-free guidance makes two of each."""
-        return serving.guided_passes(self.requests_per_pass) if self.uses_guidance else self.requests_per_pass
+        """Sequences in that pass: classifier-free guidance makes two of each (Ho and Salimans 2022, section 3.2)."""
+        return 2 * self.requests_per_pass if self.uses_guidance else self.requests_per_pass
 
     @property
     def uses_guidance(self) -> bool:

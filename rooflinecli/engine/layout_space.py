@@ -15,6 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from functools import cached_property
 from itertools import combinations, product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -61,7 +62,7 @@ class CoarseSpace:
     request: Request
     few: bool = False
 
-    @property
+    @cached_property
     def open(self) -> OpenValues:
         given = {name: getattr(self.request, name.replace("-", "_")) for name in OPEN}
         given["pp"] = legality.stage_count(self.request)

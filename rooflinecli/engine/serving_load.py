@@ -394,7 +394,7 @@ def pipeline_wait(ctx: EstimateContext, layout: Layout, step: PricedPass, batch:
     layers = float(ctx.ledger.n_layers)
     fullest = schedule.stage_time(schedule.layers_per_stage(layers, layout.pp), layers, inner, 0.0)
     last = schedule.stage_time(num.floor(layers / layout.pp), layers, inner, head)
-    cycle = num.maximum(seconds, microbatches * schedule.slowest_stage(fullest, last))
+    cycle = num.maximum(seconds, microbatches * num.maximum(fullest, last))
     step.costs.add_time("bubble", cycle - seconds, "step", 0.0)
     return PricedPass(step.costs, label(cycle, "t_decode"))
 

@@ -115,12 +115,6 @@ def hierarchical_tree_steps(n: Number, host: Number) -> Number:
     return 2 * (num.minimum(n, host) - 1 + num.ceil(num.log(hosts) / 0.6931471805599453 - 1e-9))
 
 
-@formula("N", "B/s", "NVIDIA-Certified Systems Configuration Guide: NICs on the PCIe switches of their devices, whose own port their bytes pass")  # fmt: skip
-def behind_port(network: Number, port: Number) -> Number:
-    """The slower of a device's share of the NIC and its own PCIe port."""
-    return num.minimum(network, port)
-
-
 @formula("t_port", "s", "definition: bytes pass the port at its rate, the NIC at its own, and wait as long for both")
 def time_on_port(time: Number, latency: Number, network: Number, port: Number) -> Number:
     """t_lat + (t - t_lat) N/N_port: what a collective over the NIC takes of the port."""

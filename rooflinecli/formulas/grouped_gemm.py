@@ -103,12 +103,6 @@ def as_served(constant: Number, factor: Number, most: Number) -> Number:
     return num.minimum(constant * factor, most)
 
 
-@formula("o", "1", "an overhead or a count of passes of kernel tables as serving runs see it; " + _FIT)
-def as_served_cost(constant: Number, factor: Number) -> Number:
-    """constant x factor."""
-    return constant * factor
-
-
 @formula("c", "1", "definition")
 def uses(reach: Number, above: Number, most: Number) -> Number:
     """1 where a group of devices is larger than one bound and no larger than another, else 0."""

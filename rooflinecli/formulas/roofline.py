@@ -100,12 +100,6 @@ def longest_tile_time(tail_rows: Number, width: Number, span: Number, peak: Numb
     return 4 * tail_rows * width * span / (efficiency * peak)
 
 
-@formula("t_i", "s", "work items start one after the other on a unit; " + _FIT)
-def item_time(items: Number, per_item: Number) -> Number:
-    """Time of starting a number of work items."""
-    return items * per_item
-
-
 @formula(
     "B'",
     "B",

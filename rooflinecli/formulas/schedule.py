@@ -52,12 +52,6 @@ def dual_pipe(pp: Number, stage_time: Number, weight_gradient_time: Number) -> N
     return num.maximum(pp / 2 - 1, 0) * idle
 
 
-@formula("t_stage", "s", "a pipeline runs at the pace of its slowest stage")
-def slowest_stage(first: Number, second: Number) -> Number:
-    """The longer of two stages."""
-    return num.maximum(first, second)
-
-
 @formula("t_stage", "s", "layers take their share of the time of all layers, in addition to the other work of the stage")  # fmt: skip
 def stage_time(layers: Number, all_layers: Number, layers_time: Number, ends: Number) -> Number:
     """Time of a stage with its share of the layers, and the embedding or head on it."""

@@ -53,12 +53,6 @@ def tokens_per_user(step_time: Number) -> Number:
     return 1 / step_time
 
 
-@formula("b", "sequences", "Ho and Salimans 2022, Classifier-Free Diffusion Guidance, section 3.2: one pass with the prompt, one without")  # fmt: skip
-def guided_passes(sequences: Number) -> Number:
-    """Sequences of a step under guidance."""
-    return 2 * sequences
-
-
 @formula("t_wait", "s", "the device waits where the host takes longer to start kernels than it to run them; docs/energy.md")  # fmt: skip
 def launch_bound_wait(
     matmuls: Number, per_matmul: Number, exchanges: Number, per_exchange: Number, computed: Number

@@ -109,7 +109,7 @@ def slowest(layout: Layout, layers: Number, layers_time: Number, stem: Number, h
         return num.where(constraints.divides(layout.pp, layers), even, best)
     time: Number = 0.0
     for *_, each in _stages(layout.stages, layers, layers_time, stem, head):
-        time = schedule.slowest_stage(time, each)
+        time = num.maximum(time, each)
     return time
 
 

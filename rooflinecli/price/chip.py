@@ -12,7 +12,7 @@ from rooflinecli.core import num
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
-from rooflinecli.formulas import collectives, roofline, training
+from rooflinecli.formulas import roofline, training
 from rooflinecli.price import overrides
 from rooflinecli.price.overrides import TIMES
 from rooflinecli.specs.document import Document
@@ -327,7 +327,7 @@ class LevelNumbers:
         self.port: Number | None = None  # of a device in B/s, where the NIC hangs on its PCIe switch
         if inner is not None and level.kind == "fabric" and inner.level.kind == "pcie":
             self.port = inner.bandwidth
-            self.bandwidth = collectives.behind_port(self.bandwidth, self.port)
+            self.bandwidth = num.minimum(self.bandwidth, self.port)  # NVIDIA-Certified Systems Configuration Guide
         self.tier = level.kind == "fabric" and index > 0 and chip.spec.network[index - 1].kind == "fabric"
         given, unknown = level.collisions, COLLISIONS if self.tier else 1.0
         cited = chip.spec.document.location("network", index) if chip.lift.traced else ""

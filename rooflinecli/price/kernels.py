@@ -134,10 +134,10 @@ def _as_served(c: SimpleNamespace, chip: Chip, name: str, decode: bool) -> Simpl
         scaled = {
             "compute": grouped_gemm.as_served(c.compute, s.of_compute, 1.0),
             "memory": grouped_gemm.as_served(c.memory, s.of_memory, s.memory),
-            "overhead": grouped_gemm.as_served_cost(c.overhead, s.of_overhead),
-            "per_expert": grouped_gemm.as_served_cost(c.per_expert, s.of_held),
-            "tau": grouped_gemm.as_served_cost(c.tau, s.of_overhead),
-            "passes": grouped_gemm.as_served_cost(c.passes, s.of_passes),
+            "overhead": c.overhead * s.of_overhead,
+            "per_expert": c.per_expert * s.of_held,
+            "tau": c.tau * s.of_overhead,
+            "passes": c.passes * s.of_passes,
             "error": s.error if s.known else c.error,
             "crowded": chip.constants("serving", "served_experts", "crowded") if s.known else None,
         }
@@ -173,7 +173,7 @@ def _prefill_attention(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Numb
     t_tail = roofline.longest_tile_time(c.tail_rows, op.n + c.softmax_width, op.k, peak, c.compute)
     t_memory = roofline.effective_memory_time(op.bytes, bandwidth, c.memory)
     append = roofline.quantize_time(op.quantized, c.quant_bytes, bandwidth, c.quant_memory)
-    return join(t_compute + t_tail, t_memory, c, c.overhead) + append + roofline.item_time(op.items, c.per_item)
+    return join(t_compute + t_tail, t_memory, c, c.overhead) + append + op.items * c.per_item
 
 
 def _decode_attention(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Number:
@@ -182,14 +182,14 @@ def _decode_attention(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Numbe
     again = num.present(c.unshared) or num.present(c.padded)
     moved = roofline.cache_read(op.bytes, c.unshared, op.sharing, c.padded) if again else op.bytes
     t_memory = roofline.effective_memory_time(moved, bandwidth, c.memory)
-    return join(num.maximum(t_compute, roofline.item_time(op.items, c.per_item)), t_memory, c, c.overhead)
+    return join(num.maximum(t_compute, op.items * c.per_item), t_memory, c, c.overhead)
 
 
 def _latent_attention(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Number:
     """One query per sequence against a latent cache (MLA): compute and traffic, launches of work items, a serial loop over keys."""
     t_compute = roofline.effective_compute_time(op.flops, peak, c.compute)
     t_memory = roofline.effective_memory_time(op.bytes, bandwidth, c.memory)
-    overhead = roofline.matmul_overhead(c.overhead, c.tau, op.k) + roofline.item_time(op.items, c.per_item)
+    overhead = roofline.matmul_overhead(c.overhead, c.tau, op.k) + op.items * c.per_item
     return join(t_compute, t_memory, c, overhead)
 
 

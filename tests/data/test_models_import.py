@@ -18,7 +18,7 @@ from rooflinecli.layers.build import ledger
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.phases.forward import ForwardPass, ledger_flops
 from rooflinecli.quantization.formats import formats
-from rooflinecli.render.views.models import to_yaml
+from rooflinecli.render.formats.model_file import to_yaml
 from rooflinecli.specs.document import Document
 from rooflinecli.specs.model import load_model, model_from
 from rooflinecli.specs.name_lookup import files

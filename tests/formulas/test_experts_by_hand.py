@@ -38,7 +38,7 @@ def test_slots_passed_over_and_starts() -> None:
 
 
 def test_constants_as_serving_sees_them() -> None:
-    assert f.as_served(0.5, 1.5, 0.9) == 0.75 and f.as_served(0.8, 1.5, 0.9) == 0.9 and f.as_served_cost(2.0, 3.0) == 6
+    assert f.as_served(0.5, 1.5, 0.9) == 0.75 and f.as_served(0.8, 1.5, 0.9) == 0.9
     assert [f.crowded(n) for n in (1.0, 299.0, 300.0, 301.0)] == [0, 0, 1, 1]
     assert f.as_crowded(0.6, 0.5, 1.0) == pytest.approx(0.3) and f.as_crowded(0.6, 0.5, 0.0) == 0.6
 

@@ -27,7 +27,7 @@ def registry(question: Hardware | Models, how: Delivery) -> None:
 
         write(text(question.kind), out)
     elif isinstance(question, Models) and question.model == "import":
-        from rooflinecli.render.views.models import to_yaml
+        from rooflinecli.render.formats.model_file import to_yaml
 
         if how.is_given(type(how).format):
             raise UsageError("models import writes YAML; leave out --format")
