@@ -143,7 +143,7 @@ def throughput(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, itl: Num
     if busy.kind == "static":
         return serving.decode_throughput(busy.batch, itl, layout.dp)
     if busy.kind == "open":  # what arrives ends
-        return serving.offered_throughput(serving_load.arrivals(ctx, layout)[0], ctx.output, layout.dp)
+        return serving_load.arrivals(ctx, layout)[0] * ctx.output * layout.dp  # as many requests end as arrive
     bound = serving.prompt_bound_throughput(ctx.output, busy.prefill_interference_s, layout.pp, layout.dp)
     request = serving.e2e_latency(_closed_loop_ttft(ctx, layout, busy, itl), itl, ctx.output)
     rate = serving.closed_loop_throughput(busy.batch * busy.requests_per_slot, ctx.output, request, layout.dp)

@@ -70,7 +70,7 @@ def answer(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, recompute: N
     in_tiers = []
     for place in places:
         size = ctx.from_flag(f"M_{place.name}", place.size, "B", "--kv-offload")
-        in_tiers.append(f.sessions_cached(size, session))
+        in_tiers.append(size / num.maximum(session, 1))
     if ctx.request.sessions is None:  # as many as there is room for
         idle = sum(in_tiers, start=on_device)
     else:

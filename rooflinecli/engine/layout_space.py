@@ -161,18 +161,18 @@ def chooses_whole_batches(ctx: EstimateContext, space: LayoutSpace, devices: int
     and some split of the devices can. Other batches are rounded up when they are launched."""
     if ctx.request.batch is None:
         return False
-    splits = (
-        split
-        for split in _splits(ctx, space, devices)
-        if divides_heads(ctx, split[0]) and split[1] <= ctx.ledger.n_layers and not ctx.seq % split[2]
-        if split[2] == 1 or ctx.seq / split[2] >= COARSE_TOKENS
+    replicas = (
+        dp
+        for tp, pp, cp, dp in _splits(ctx, space, devices)
+        if divides_heads(ctx, tp) and pp <= ctx.ledger.n_layers and not ctx.seq % cp
+        if cp == 1 or ctx.seq / cp >= COARSE_TOKENS
         if all(
             rule.holds or not {"tp", "pp", "cp"}.issuperset(rule.sizes)
-            for rule in legality.launched(ctx, Layout(*map(float, (*split[:2], split[3], split[2]))), space.open)
+            for rule in legality.launched(ctx, Layout(float(tp), float(pp), float(dp), float(cp)), space.open)
         )
     )
     micro = space.open.get("micro-batch", (1,))
-    return any(not ctx.train_batch % (dp * each) for _, _, _, dp in splits for each in micro)
+    return any(not ctx.train_batch % (dp * each) for dp in replicas for each in micro)
 
 
 def divides_batch(ctx: EstimateContext, layout: Layout) -> LegalityRule:

@@ -35,12 +35,6 @@ def padded_batch(batch: Number, size: Number, beyond: Number) -> Number:
     return num.where(batch <= size, size, beyond)
 
 
-@formula("s_pad", "tokens", "definition: what pads a batch has no cache to read")
-def padded_context(context: Number, batch: Number, padded: Number) -> Number:
-    """s b / b_pad: the context at which a padded batch reads as much cache as its sequences do."""
-    return context * batch / padded
-
-
 @formula(
     "u_p",
     "1",

@@ -122,12 +122,6 @@ def as_crowded(constant: Number, factor: Number, crowded: Number) -> Number:
 
 
 @formula("n", "ranks", "definition")
-def ranks_inside(ranks: Number, groups: Number) -> Number:
-    """Ranks of each of a number of groups, at least one."""
-    return num.maximum(ranks / groups, 1)
-
-
-@formula("n", "ranks", "definition")
 def exchanging(replicas: Number, inside: Number) -> Number:
     """Ranks that send each other tokens: all replicas, or none where there is one."""
     return num.where(replicas > 1, replicas * inside, 1.0)

@@ -55,12 +55,6 @@ def idle_on_device(largest: Number, batch: Number) -> Number:
     return num.maximum(largest - batch, 0)
 
 
-@formula("n_tier", "sessions", "definition; a session's cache is as long as its prompt and answer")
-def sessions_cached(capacity: Number, one: Number) -> Number:
-    """Sessions whose caches a tier keeps."""
-    return capacity / num.maximum(one, 1)
-
-
 @formula("p_tier", "1", "least recently used down: the sessions that nearer places have no room for, while this one has")  # fmt: skip
 def tier_hit_fraction(idle: Number, nearer: Number, here: Number) -> Number:
     """Share of idle sessions whose cache is in a place, `nearer` being what places before it keep."""

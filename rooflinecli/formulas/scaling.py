@@ -121,18 +121,6 @@ def tokens_per_parameter(tokens: Number, params: Number) -> Number:
     return tokens / params
 
 
-@formula("s", "1", _DEFINITION)
-def relative_saving(cost: Number, base: Number) -> Number:
-    """Share of a base cost that is saved."""
-    return 1 - cost / base
-
-
-@formula("R", "tokens/s", _DEFINITION)
-def run_throughput(tokens: Number, seconds: Number) -> Number:
-    """Tokens per second of a whole training run."""
-    return tokens / seconds
-
-
 @formula("n", "devices", "training_time solved for the devices, rounded up")
 def devices_for_deadline(flops: Number, seconds: Number, peak: Number, mfu: Number) -> Number:
     """Devices that finish a number of FLOPs in time."""

@@ -25,12 +25,6 @@ def decode_throughput(batch: Number, step_time: Number, replicas: Number) -> Num
     return batch * replicas / step_time
 
 
-@formula("tok/s", "tokens/s", "definition: in the steady state of an open loop as many requests end as arrive")
-def offered_throughput(rate: Number, output: Number, replicas: Number) -> Number:
-    """r S_o of all replicas."""
-    return rate * output * replicas
-
-
 @formula(
     "tok/s",
     "tokens/s",

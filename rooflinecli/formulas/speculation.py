@@ -47,12 +47,6 @@ def speculative_operations(tokens: Number, draft_length: Number, draft_flops_rat
     return (draft_length * draft_flops_ratio + draft_length + 1) / tokens
 
 
-@formula("t_itl", "s", "definition")
-def speculative_latency(plain_s: Number, speedup: Number) -> Number:
-    """Mean time between tokens under speculation."""
-    return plain_s / speedup
-
-
 @formula("c", "1", "decode streams each model's active weights once; memory-bound, KV cache left out")
 def draft_cost_of_sizes(draft_params: Number, target_params: Number) -> Number:
     """Time of a draft step over a target step from the two models' active parameters."""

@@ -88,12 +88,6 @@ def with_planned(slow: Number, planned: Number, save: Number, restart: Number, m
     return slow + planned * (save + restart) / mtbf
 
 
-@formula("g", "1", "share of the time that is progress")
-def goodput_fraction(slow: Number) -> Number:
-    """1 / slowdown."""
-    return 1 / slow
-
-
 @formula("loss", "1", "time spent writing checkpoints over the time between them")
 def checkpoint_overhead(interval: Number, checkpoint: Number) -> Number:
     """delta / (tau + delta)."""

@@ -69,7 +69,7 @@ def exchanges(
 
     Tensor-parallel ranks of a replica split its tokens; where ep includes them, all ranks take part in the all-to-all.
     """
-    inside = grouped_gemm.ranks_inside(layout.ep, layout.expert_replicas)
+    inside = num.maximum(layout.ep / layout.expert_replicas, 1)
     # a single replica sends nothing: its ranks have the same tokens, and their results are all-reduced as in tensor parallelism
     n = grouped_gemm.exchanging(layout.expert_replicas, inside)
     share = tokens / num.where(inside > 1, inside, layout.tp)

@@ -7,8 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from conftest import run_cli
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.engine import build_request, inference
@@ -39,12 +37,6 @@ def test_the_share_of_steps_with_prompts_by_hand():
     assert closed_loop.padding_time(30.0, 20.0, share, 8.0) == pytest.approx(10 * 0.9375**8)
     assert closed_loop.padding_time(20.0, 30.0, share, 1.0) == 0
     assert closed_loop.mixed_step_fraction(4096.0, 2048.0, 128.0, 8192.0) == 1
-
-
-@settings(deadline=None)
-@given(st.floats(1, 4096), st.floats(1, 4096), st.integers(1, 1 << 16))
-def test_padding_reads_no_more_cache(batch, more, context):
-    assert closed_loop.padded_context(context, batch, batch + more) * (batch + more) == pytest.approx(context * batch)
 
 
 def test_a_static_batch_takes_what_the_graph_takes():

@@ -77,7 +77,6 @@ WORKED: list[tuple[Callable[..., Any], tuple[float, ...], float]] = [
     (closed_loop.share_that_fits, (100, 99, 0, 0), 0),
     (closed_loop.padded_batch, (8, 8, 16), 8),
     (closed_loop.padded_batch, (9, 8, 16), 16),
-    (closed_loop.padded_context, (1000, 6, 8), 750),
     (closed_loop.mixed_step_fraction, (8, 100, 50, 2000), 8 * 100 / (2000 * 50)),
     (closed_loop.mixed_step_fraction, (8, 1000, 0.5, 2000), 1),
     (closed_loop.mixed_step_fraction, (8, 100, 0.5, 2000), 0.4),  # an answer has a token at least
@@ -337,8 +336,6 @@ WORKED: list[tuple[Callable[..., Any], tuple[float, ...], float]] = [
     (offload.copy_time, (100, 3, 50, 0.5), 12),
     (offload.idle_on_device, (10, 4), 6),
     (offload.idle_on_device, (3, 4), 0),
-    (offload.sessions_cached, (100, 4), 25),
-    (offload.sessions_cached, (100, 0.5), 100),
     (offload.tier_hit_fraction, (10, 4, 3), 0.3),
     (offload.tier_hit_fraction, (10, 8, 3), 0.2),
     (offload.tier_hit_fraction, (10, 12, 3), 0),
@@ -416,8 +413,6 @@ WORKED: list[tuple[Callable[..., Any], tuple[float, ...], float]] = [
     (textbook.addition_example_tokens, (3,), len("999+999=1998")),
     (scaling.flops_per_usd, (10, 2), 18_000),
     (scaling.tokens_per_parameter, (140, 7), 20),
-    (scaling.relative_saving, (3, 4), 0.25),
-    (scaling.run_throughput, (12, 4), 3),
     (scaling.devices_for_deadline, (100, 7, 8, 0.5), 4),
     (scaling.device_hours, (8, 1800), 4),
     (scaling.days, (43_200,), 0.5),
@@ -498,7 +493,6 @@ WORKED: list[tuple[Callable[..., Any], tuple[float, ...], float]] = [
     (serving.room_within_share, (100, 0.9, 60, 5), 25),
     (serving.room_of_free, (100, 60, 10, 0.9), 27),
     (serving.sequences_in_room, (100, 30), 3),
-    (serving.offered_throughput, (3, 40, 2), 240),
     (serving.sequences_in_room, (-100, 30), 0),
     (textbook.prefill_rate_bound, (5, 100), 10),
     (serving.critical_batch, (100, 10, 2), 10),
@@ -556,7 +550,6 @@ WORKED: list[tuple[Callable[..., Any], tuple[float, ...], float]] = [
     (speculation.speculative_tokens_simple, (0.5, 3), 1.5),
     (speculation.break_even_acceptance_simple, (2, 1.2, 4), 0.6),
     (speculation.speculative_operations, (2, 3, 0.1), 2.15),
-    (speculation.speculative_latency, (3, 2), 1.5),
     (speculation.draft_cost_of_sizes, (1, 8), 0.125),
     (speculation.speculative_token_time, (0.5, 4, 3, 2), 2.5),
     (textbook.fleet_total, (8, 80), 640),
@@ -619,13 +612,10 @@ WORKED: list[tuple[Callable[..., Any], tuple[float, ...], float]] = [
     (training_goodput.spare_shortage, (2, 3), 1 - E**-2 * (1 + 2 + 2)),
     (training_goodput.recovery_time, (1, 2, 0.25, 8), 5),
     (training_goodput.with_planned, (1.1, 2, 3, 5, 100), 1.26),
-    (training_goodput.goodput_fraction, (1.25,), 0.8),
     (training_goodput.checkpoint_overhead, (9, 1), 0.1),
     # caches of sessions that wait
     (offload.idle_on_device, (10.0, 3.0), 7.0),
     (offload.idle_on_device, (3.0, 10.0), 0.0),  # more under way than fit at once: none waits
-    (offload.sessions_cached, (60.0, 4.0), 15.0),
-    (offload.sessions_cached, (60.0, 0.0), 60.0),  # a cache of nothing counts as a byte
     (offload.tier_hit_fraction, (10.0, 4.0, 3.0), 0.3),  # all that the place keeps
     (offload.tier_hit_fraction, (10.0, 4.0, 9.0), 0.6),  # all that nearer ones left over
     (offload.tier_hit_fraction, (10.0, 12.0, 9.0), 0.0),  # nearer ones took all

@@ -14,7 +14,6 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import TracedLift
 from rooflinecli.core.num import value
 from rooflinecli.formulas import collectives as f
-from rooflinecli.formulas.grouped_gemm import ranks_inside
 from rooflinecli.ledger.ops import ExpertAllToAll
 from rooflinecli.parallel.expert import exchanges
 from rooflinecli.price.chip import Chip
@@ -45,7 +44,6 @@ def test_bytes_of_low_latency_kernels_are_those_of_every_copy() -> None:
 
 def test_ranks_of_a_replica_share_out_its_tokens_before_they_send_them() -> None:
     """Two replicas of eight tensor ranks: sixteen hold experts, each sends an eighth of 128 tokens; experts of eight replicas on eight ranks are none's own."""
-    assert ranks_inside(16.0, 2.0) == 8 and ranks_inside(4.0, 8.0) == 1
     both = exchanges(Layout(tp=8.0, dp=2.0, ep=16.0), "deepep", 128.0, 8.0, 7168.0, 1.0, 1.0, "")
     assert [(e.phase, e.n, e.tokens) for e in both] == [("dispatch", 16, 16), ("combine", 16, 16)]
     apart = exchanges(Layout(tp=2.0, dp=8.0, ep=8.0), "deepep", 128.0, 8.0, 7168.0, 1.0, 1.0, "")

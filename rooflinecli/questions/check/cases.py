@@ -129,11 +129,19 @@ def aliased(default: str | None, description: str, *names: str) -> Any:
 CLOSED = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())  # of a file: unknown fields are errors
 
 
-class CheckSpec(BaseModel):
-    """One named check. Everything except these fields is an option of `roofline estimate` by its long name."""
+class WithOptions(BaseModel):
+    """A part of a file of which everything but its fields is an option of `roofline estimate` by its long name."""
 
     model_config = ConfigDict(extra="allow", frozen=True, protected_namespaces=())
     __pydantic_extra__: dict[str, Option]
+
+    @property
+    def options(self) -> Options:
+        return dict(self.__pydantic_extra__ or {})
+
+
+class CheckSpec(WithOptions):
+    """One named check. Everything except these fields is an option of `roofline estimate` by its long name."""
 
     description: Prose = Field("", description="what the plan promises and to whom; shown in reports")
     bound: Bound | None = aliased(
@@ -157,10 +165,6 @@ class CheckSpec(BaseModel):
         description='quantity of the estimate\'s JSON -> comparison with unit, such as decode.time_s: "<= 40 ms"',
         min_length=1,
     )
-
-    @property
-    def options(self) -> Options:
-        return dict(self.__pydantic_extra__ or {})
 
 
 class CheckFile(BaseModel):

@@ -6,14 +6,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from rooflinecli.core import units
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.engine import build_request
 from rooflinecli.engine.context import HOST_FACTOR, PUE
 from rooflinecli.questions import multi_chip
-from rooflinecli.questions.check.cases import CLOSED, Bound, Name, Option, Prose, Scalar, aliased, as_options
+from rooflinecli.questions.check.cases import (
+    CLOSED,
+    Bound,
+    Name,
+    Option,
+    Prose,
+    Scalar,
+    WithOptions,
+    aliased,
+    as_options,
+)
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.search import search_request
 from rooflinecli.questions.search.search_request import merge_limits
@@ -57,11 +67,8 @@ class GroupSpec(BaseModel):
 Group = Annotated[GroupSpec, BeforeValidator(lambda value: value if isinstance(value, dict) else {"devices": value})]
 
 
-class ServiceSpec(BaseModel):
+class ServiceSpec(WithOptions):
     """One model and its traffic. Everything except these fields is an option of `roofline estimate` by its long name."""
-
-    model_config = ConfigDict(extra="allow", frozen=True, protected_namespaces=())
-    __pydantic_extra__: dict[str, Option]
 
     description: Prose = Field("", description="who is served; shown in reports")
     qps: Scalar = Field(description="requests per second to carry")
@@ -74,10 +81,6 @@ class ServiceSpec(BaseModel):
     where: Annotated[tuple[Name, ...], SEVERAL] = Field(
         (), description="what must also hold of an instance, such as 'decode.memory.headroom >= 10 %'"
     )
-
-    @property
-    def options(self) -> Options:
-        return dict(self.__pydantic_extra__ or {})
 
 
 class FleetFile(BaseModel):

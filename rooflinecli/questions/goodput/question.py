@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from rooflinecli.core import num
+from rooflinecli.core.derivation import label
 from rooflinecli.core.errors import Infeasible
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.lift import PLAIN, PlainLift
@@ -131,7 +132,7 @@ class TrainingGoodput(Question[Quantities]):
         return Quantities.of(
             "goodput/1", devices=self.n, mtbf_s=fleet, mtbf_interval_s=(rarely, often), checkpoint_s=way.save, restart_s=way.back,
             young_interval_s=f.young_interval(way.save, fleet), daly_interval_s=way.interval(fleet * replicas), interval_s=used,
-            slowdown=slow, goodput=f.goodput_fraction(slow), goodput_interval=(1 / most, 1 / least),
+            slowdown=slow, goodput=label(1 / slow, "g", "1"), goodput_interval=(1 / most, 1 / least),
             checkpoint_overhead=f.checkpoint_overhead(used, way.save), checkpoint_bytes=size, run_s=busy,
             run_interval_s=None if self.run is None else (self.run * least, self.run * most),
             failures=None if busy is None else busy / fleet, logged=logged,

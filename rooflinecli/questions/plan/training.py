@@ -450,12 +450,12 @@ class ChipPlan:
         limit = "--batch" if asked.most is None and asked.plan.power is None else "-n or --power"
         if any(every[n].best.estimate is not None and not every[n].goodput for n in every):
             limit = "failures and preemptions"
-        if asked.plan.deadline is not None:
+        if (deadline := asked.plan.deadline) is not None:
             remedy = f"; try --deadline {rounded_up(took / 86400):g}d"
             if limit == "-n or --power":  # how many would meet it
                 counts = ladder(min(reach(EstimateContext(self.request)), MOST), HOST)
                 need = min_count(
-                    counts, lambda n: self.estimated(n).at_bound(RUN, asked.bound) / asked.plan.deadline, best.devices
+                    counts, lambda n: self.estimated(n).at_bound(RUN, asked.bound) / deadline, best.devices
                 )
                 remedy += f", or {plural(need, 'device')}" if need else ""
         return self._none(

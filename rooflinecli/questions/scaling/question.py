@@ -182,7 +182,7 @@ class InferenceAware(Question[Quantities]):
                 tokens, train, serve, whole = _lifetime_flops(size, target, served, fit)
                 options[name] = {
                     "params": size, "tokens": tokens, "tokens_per_param": law.tokens_per_parameter(tokens, size), "training_flops": train,
-                    "inference_flops": serve, "lifetime_flops": whole, "saving": law.relative_saving(whole, base),
+                    "inference_flops": serve, "lifetime_flops": whole, "saving": label(1 - whole / base, "s", "1"),
                 }
         return Quantities.of(
             "scaling-inference-aware/1", loss=target, served_tokens=served, options=options,
@@ -265,7 +265,7 @@ class TrainingRun(Question[Quantities]):
         return Quantities.of(
             "scaling-run/1", params=self.params, tokens=self.tokens, devices=devices, flops_per_token=per_token, training_flops=flops, mfu=mfu,
             time_s=time, time_days=law.days(time), device_hours=law.device_hours(devices, time),
-            tokens_per_s=law.run_throughput(self.tokens, time),
+            tokens_per_s=label(self.tokens / time, "R", "tokens/s"),
             price_usd_per_hour=hourly, training_usd=None if hourly is None else cost.run_cost(time, hourly),
             flops_per_usd_at_peak=law.flops_per_usd(peak, price) if price is not None and num.value(price) > 0 else None,  # a free device has none
             notes=["6 N D without attention scores; for a mixture of experts N is the active parameters."],

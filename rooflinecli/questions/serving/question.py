@@ -9,7 +9,7 @@ from datetime import date, timedelta
 from functools import cache
 
 from rooflinecli.core import num
-from rooflinecli.core.derivation import decreasing_root, solved_value
+from rooflinecli.core.derivation import decreasing_root, label, solved_value
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
@@ -116,7 +116,7 @@ class Speculate(Question[Quantities]):
         return Quantities.of(
             "speculate/1", acceptance=acceptance, draft_cost=cost,
             **{name: chosen[name] for name in ("draft_length", "tokens_per_step", "speedup")}, best_draft_length=best,
-            itl_s=None if itl is None else spec.speculative_latency(itl, chosen["speedup"]), lengths=rows, notes=notes,
+            itl_s=None if itl is None else label(itl / chosen["speedup"], "t_itl"), lengths=rows, notes=notes,
         )
 
     def _gain(self, acceptance: Quantity, costs: Costs, length: Quantity) -> dict[str, Quantity]:
