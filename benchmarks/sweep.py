@@ -40,7 +40,7 @@ def run(options: dict[str, object], columns: list[str] | None, limit: int) -> tu
 
     base = {"model": "llama-3-70b", "hw": "h100", "batch": "1..512", "prompt": "64..65536/64", "tp": "1,2,4,8"}
     grid = space({k: v for k, v in {**base, **options}.items() if v is not None})
-    shown = sweep.layout(grid, columns)
+    shown = sweep.columns(grid, columns)
     stop = min(limit, grid.points)
     start = time.process_time()
     points = sum(len(sweep.table(shown, choice, found)["feasible"]) for choice, found in sweep.answers(grid, 0, stop))

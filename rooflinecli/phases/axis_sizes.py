@@ -41,15 +41,15 @@ def _lifted(axes: dict[str, int], document: Any, lift: PlainLift) -> Sizes:
     }
 
 
-def pass_axis_sizes(batch: Number, queries: Number, keys: Number, logits: Number, plan: Layout) -> Sizes:
+def pass_axis_sizes(batch: Number, queries: Number, keys: Number, logits: Number, layout: Layout) -> Sizes:
     """B, S, T, O of one device's share of the work, and the tokens Z outside tensor parallelism (norms, residuals)."""
-    outside = queries / plan.tp if plan.sequence_parallel else queries
+    outside = queries / layout.tp if layout.sequence_parallel else queries
     return {"B": batch, "S": queries, "T": keys, "O": logits, "Z": outside}
 
 
-def layer_sizes(layer: Layer, work: Sizes, plan: Layout, document: object, lift: PlainLift) -> Sizes:
+def layer_sizes(layer: Layer, work: Sizes, layout: Layout, document: object, lift: PlainLift) -> Sizes:
     """All sizes a layer's rows need, sharded."""
-    tp, ep, ep_within_tp, copies = plan.tp, plan.ep, plan.ep_within_tp, plan.redundant_experts
+    tp, ep, ep_within_tp, copies = layout.tp, layout.ep, layout.ep_within_tp, layout.redundant_experts
     if tp.__class__ is ep.__class__ is ep_within_tp.__class__ is copies.__class__ is float and not lift.traced:
         return layer.sizes({**_plain_sharded(layer, tp, ep, ep_within_tp, copies, None, PLAIN), **work})
     return layer.sizes({**_sharded(layer, tp, ep, ep_within_tp, copies, document, lift), **work})
@@ -68,9 +68,9 @@ def _sharded(
 _plain_sharded = lru_cache(maxsize=1024)(_sharded)  # for plain numbers: every pass of every phase needs them
 
 
-def stem_head_axis_sizes(ledger: Ledger, work: Sizes, plan: Layout, document: object, lift: PlainLift) -> Sizes:
+def stem_head_axis_sizes(ledger: Ledger, work: Sizes, layout: Layout, document: object, lift: PlainLift) -> Sizes:
     """Sizes for the rows before and after the layers, sharded by vocabulary where the engine does so."""
-    tp = 1.0 if ledger.over.replicates_lm_head else plan.tp
+    tp = 1.0 if ledger.over.replicates_lm_head else layout.tp
     plain = tp.__class__ is float and not lift.traced and not ledger.towers  # inputs of an encoder may be arrays
     given = (None, PLAIN) if plain else (document, lift)
     sizes = {**(_plain_sharded_outside if plain else _sharded_outside)(ledger, tp, *given), **work}

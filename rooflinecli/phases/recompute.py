@@ -29,30 +29,30 @@ def share(layers: Number | None, all_layers: Number) -> Number:
     return 1.0 if layers is None else num.minimum(layers, all_layers) / all_layers
 
 
-def recomputed_ops(plan: Layout, forward: list[Op], early_stop: bool = False) -> list[Op]:
+def recomputed_ops(layout: Layout, forward: list[Op], early_stop: bool = False) -> list[Op]:
     """Forward kernels of a layer that recomputation repeats. Fused attention repeats its scores inside its own backward."""
-    if plan.recompute == "full":
+    if layout.recompute == "full":
         return [op for op in forward if op.name not in LAST] if early_stop else forward
-    if plan.recompute == "op":
+    if layout.recompute == "op":
         again = [op for op in forward if op.name not in LAST and op.gradient is None]
         return [op if op.group == "elementwise" else op._replace(count=op.count * 0.5) for op in again]
-    if plan.recompute == "selective":
-        names = recomputed_rows(plan)
-        scores = not plan.flash and "core_attn" in plan.recompute_modules
+    if layout.recompute == "selective":
+        names = recomputed_rows(layout)
+        scores = not layout.flash and "core_attn" in layout.recompute_modules
         return [op for op in forward if op.name in names or (scores and op.gradient and op.gradient.scores)]
     return []
 
 
-def recomputed_rows(plan: Layout) -> set[str]:
+def recomputed_rows(layout: Layout) -> set[str]:
     """Rows that selective recomputation runs again."""
-    chosen = plan.recompute_modules if plan.recompute == "selective" else ()
+    chosen = layout.recompute_modules if layout.recompute == "selective" else ()
     return {name for module in chosen for name in modules()[module]["again"]}
 
 
-def dropped_tensors(plan: Layout) -> dict[str, tuple[int, ...]]:
+def dropped_tensors(layout: Layout) -> dict[str, tuple[int, ...]]:
     """By row, the places of the saved tensors that selective recomputation drops."""
     dropped: dict[str, tuple[int, ...]] = {}
-    for module in plan.recompute_modules if plan.recompute == "selective" else ():
+    for module in layout.recompute_modules if layout.recompute == "selective" else ():
         for row, places in modules()[module]["drops"].items():
             dropped[row] = (*dropped.get(row, ()), *places)
     return dropped

@@ -72,26 +72,26 @@ def _fitting(request: Request, file: str, total: int) -> FitRow:
     return _timed(ctx, plan, line) if line.fits else _shared_out(ctx, plan, line)
 
 
-def _shared_out(ctx: EstimateContext, plan: Layout, line: FitRow) -> FitRow:
+def _shared_out(ctx: EstimateContext, layout: Layout, line: FitRow) -> FitRow:
     """What does not fit with the rest of it on the host, where the machine has one that holds it."""
     if ctx.request.hardware.host_link is None or ctx.request.hardware.kind == "cpu":
         return line
-    asked = offload_to_fit(ctx, plan, engine_constant(ctx, "reserve_bytes", "B"))
+    asked = offload_to_fit(ctx, layout, engine_constant(ctx, "reserve_bytes", "B"))
     parted = EstimateContext(replace(ctx.request, **asked))
     if parted.host is None:
         return line
-    held = resident_memory(parted, plan, "decode")
+    held = resident_memory(parted, layout, "decode")
     if float(value(held.host_bytes or 0.0)) > float(value(parted.host.chip.capacity)):
         return line
     layers, experts = asked.get("gpu_layers"), asked.get("experts_on")
     away = ctx.spec.n_layers - int(layers) if layers is not None else None
     found = replace(line, layers_on_host=away, experts_on_host=int(experts.partition(":")[2]) if experts else None)
-    return _timed(parted, plan, found)
+    return _timed(parted, layout, found)
 
 
-def _timed(ctx: EstimateContext, plan: Layout, line: FitRow) -> FitRow:
+def _timed(ctx: EstimateContext, layout: Layout, line: FitRow) -> FitRow:
     """The line with its rates."""
-    step, prompt = decode(ctx, plan), prefill(ctx, plan)
+    step, prompt = decode(ctx, layout), prefill(ctx, layout)
     low, high = (1 / float(value(t)) for t in reversed(step.interval_s))
     slow, fast = (float(value(ctx.prompt / t)) for t in reversed(prompt.interval_s))
     return replace(
@@ -106,12 +106,12 @@ def default_engine_for(file: str) -> str:
     return schemes()[stem].engine or DEFAULT if stem else DEFAULT
 
 
-def _longest(ctx: EstimateContext, plan: Layout, room: float) -> float:
+def _longest(ctx: EstimateContext, layout: Layout, room: float) -> float:
     """Tokens of one sequence whose cache the rest of the memory holds, as far as the model goes: by halving, since windows and
     states make the cache no straight line."""
 
     def beyond(tokens: int) -> bool:
-        return float(value(memory.kv_cache(ctx.ledger, plan, ctx.formats, 1.0, float(tokens), ctx.lift))) > room
+        return float(value(memory.kv_cache(ctx.ledger, layout, ctx.formats, 1.0, float(tokens), ctx.lift))) > room
 
     most = int(ctx.spec.max_context or MOST)
     return 0.0 if room < 0 else float(bisect_left(range(1, most + 1), True, key=beyond))

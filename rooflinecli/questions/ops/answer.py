@@ -255,23 +255,25 @@ Table = dict[object, str]
 _SUFFIXES = (".input_gradient", ".weight_gradient", ".gradient", ".recomputed", ".again")
 
 
-def table(ctx: EstimateContext, plan: Layout, phase: str, batch: Number | None) -> Table:
+def table(ctx: EstimateContext, layout: Layout, phase: str, batch: Number | None) -> Table:
     """Shape of every kernel of a phase, found by name and sizes."""
-    forward, work = _pass(ctx, plan, phase, batch)
+    forward, work = _pass(ctx, layout, phase, batch)
     found: Table = {}
-    _stack(found, ctx, plan, ctx.ledger, forward, work)
+    _stack(found, ctx, layout, ctx.ledger, forward, work)
     for tower in ctx.ledger.reading if phase != "decode" else ():
         length = tower.length
         inputs = tower.inputs(work["B"])
-        _stack(found, ctx, plan, tower.ledger, forward, pass_axis_sizes(inputs, length, length, length, plan))
+        _stack(found, ctx, layout, tower.ledger, forward, pass_axis_sizes(inputs, length, length, length, layout))
     return found
 
 
-def _stack(found: Table, ctx: EstimateContext, plan: Layout, ledger: Ledger, forward: ForwardPass, work: Sizes) -> None:
+def _stack(
+    found: Table, ctx: EstimateContext, layout: Layout, ledger: Ledger, forward: ForwardPass, work: Sizes
+) -> None:
     """Note the shapes of a ledger's layers and ends."""
     for group in ledger.layers:
-        _note(found, forward, group.rows, layer_sizes(group, work, plan, ledger.document, ctx.lift), False)
-    outer = stem_head_axis_sizes(ledger, work, plan, ledger.document, ctx.lift)
+        _note(found, forward, group.rows, layer_sizes(group, work, layout, ledger.document, ctx.lift), False)
+    outer = stem_head_axis_sizes(ledger, work, layout, ledger.document, ctx.lift)
     _note(found, forward, (*ledger.stem, *ledger.head), outer, True)
 
 
@@ -283,20 +285,20 @@ def find(shapes: Table, op: Op) -> str:
     return shapes.get((name, op.k, op.n), shapes.get(name, ""))
 
 
-def _pass(ctx: EstimateContext, plan: Layout, phase: str, batch: Number | None) -> tuple[ForwardPass, Sizes]:
+def _pass(ctx: EstimateContext, layout: Layout, phase: str, batch: Number | None) -> tuple[ForwardPass, Sizes]:
     """The forward pass of a phase, and B, S, T, O, Z of one device's share."""
     full = ctx.request.attention_flops == "full"
     if phase == "train":
-        micro = Microbatch(ctx, plan)
+        micro = Microbatch(ctx, layout)
         return micro.forward, micro.work
     if phase == "prefill":
         return ForwardPass(ctx.formats, full_attention=full, flash=ctx.request.flash), pass_axis_sizes(
-            1.0, ctx.prompt, ctx.prompt, 1.0, plan
+            1.0, ctx.prompt, ctx.prompt, 1.0, layout
         )
-    per_stage = max((batch or ctx.batch) / plan.pp, 1)
+    per_stage = max((batch or ctx.batch) / layout.pp, 1)
     context = serving.mean_context(ctx.prompt, ctx.output)
     return ForwardPass(ctx.formats, decode=True, full_attention=full), pass_axis_sizes(
-        per_stage, 1.0, context, 1.0, plan
+        per_stage, 1.0, context, 1.0, layout
     )
 
 

@@ -127,14 +127,14 @@ def _leaves(roots: list[Traced]) -> Iterator[Traced]:
         stack += [part for part in top.args if isinstance(part, Traced)]
 
 
-def curve(request: Request, phase: str, plan: Layout, answer: PhaseAnswer) -> list[CurvePoint]:
+def curve(request: Request, phase: str, layout: Layout, answer: PhaseAnswer) -> list[CurvePoint]:
     """Points by rising batch: powers of two, the batch asked for, and in serving the largest that fits; none of a prefill, whose prompts are
     served alone. A closed loop stays one, an open loop is answered as a steady batch."""
     points = []
-    for batch in () if phase == "prefill" else _batches(request, phase, plan, answer):
+    for batch in () if phase == "prefill" else _batches(request, phase, layout, answer):
         loop = None if request.concurrency is None else batch
         ctx = EstimateContext(replace(request, batch=batch, concurrency=loop, qps=None))
-        found = answered(ctx, ctx.lifted(plan), phase)
+        found = answered(ctx, ctx.lifted(layout), phase)
         points.append(
             CurvePoint.like(
                 found,
@@ -147,13 +147,13 @@ def curve(request: Request, phase: str, plan: Layout, answer: PhaseAnswer) -> li
     return points
 
 
-def _batches(request: Request, phase: str, plan: Layout, answer: PhaseAnswer) -> list[float]:
+def _batches(request: Request, phase: str, layout: Layout, answer: PhaseAnswer) -> list[float]:
     ctx = EstimateContext(request)
     if phase == "train":
-        least, asked = plan.dp * plan.micro_batch, ctx.train_batch
+        least, asked = layout.dp * layout.micro_batch, ctx.train_batch
         sizes = {asked, *(least * 2**i for i in range(64) if least * 2**i <= BEYOND * asked)}
         taken = {size: EstimateContext(replace(request, batch=size)) for size in sizes}
-        return sorted(size for size, other in taken.items() if legality.first_violation(other, plan, "train") is None)
+        return sorted(size for size, other in taken.items() if legality.first_violation(other, layout, "train") is None)
     assert isinstance(answer, DecodeAnswer)  # prefill has no curve
     asked, most = answer.batch, min(float(answer.max_batch), MOST_SEQUENCES)
     found = {1.0, asked, *(2.0**i for i in range(17) if 2.0**i <= max(most, asked))}

@@ -1,4 +1,4 @@
-"""What would change the winner: each hardware figure and constant moved by itself, every contender priced again, plans kept.
+"""What would change the winner: each hardware figure and constant moved by itself, every contender priced again, layouts kept.
 
 A contender is a plan on a chip; what is compared follows the time of one phase, at the end that ranks. For every figure: the lead over the
 best of the others with the figure a tenth lower and a tenth higher, and the nearest value at which another wins.
@@ -49,17 +49,17 @@ class ScaledConstant(dict[str, Number]):
 
 
 def elasticities(
-    request: Request, phase: str, plan: Layout, override: dict[str, Number] | None = None
+    request: Request, phase: str, layout: Layout, override: dict[str, Number] | None = None
 ) -> list[types.Elasticity]:
     """Elasticities of the expected time, strongest first; figures the time does not feel are left out."""
     base = override or {}
     # a chip of its own, so that its constants are only those used here
     ctx = EstimateContext(request, override=ScaledConstant(base, "memory.bandwidth", 1.0))
-    PHASES[phase](ctx, plan)
+    PHASES[phase](ctx, layout)
     found = []
     for path, value in figures(ctx.chip).items():
         high, low = (
-            float(PHASES[phase](EstimateContext(request, override=ScaledConstant(base, path, factor)), plan).time_s)
+            float(PHASES[phase](EstimateContext(request, override=ScaledConstant(base, path, factor)), layout).time_s)
             for factor in (1 + STEP, 1 - STEP)
         )
         slope = (math.log(high) - math.log(low)) / (math.log1p(STEP) - math.log1p(-STEP))
@@ -89,7 +89,7 @@ def figures(chip: Chip) -> dict[str, types.Value]:
 def of_point(options: Options, set_: list[str] | None) -> types.SensitivityAnswer:
     """Elasticities of a sweep's single point, for every phase asked for. Raises UsageError for more points than one."""
     from rooflinecli.questions.sweep.axes import space
-    from rooflinecli.questions.sweep.run import choices, plans_of, question_of, request_of
+    from rooflinecli.questions.sweep.run import choices, layouts_of, question_of, request_of
 
     grid = space(options, set_)
     if grid.points != 1:
@@ -98,12 +98,12 @@ def of_point(options: Options, set_: list[str] | None) -> types.SensitivityAnswe
         )
     base = request_of(next(iter(choices(grid))), grid.phases)
     request, override, sizes = question_of(base, grid.sizes, {a.name: a.values[0] for a in grid.sizes})
-    plans = plans_of(EstimateContext(request, override=override), sizes, override, grid.chooses)
+    layouts = layouts_of(EstimateContext(request, override=override), sizes, override, grid.chooses)
     return types.SensitivityAnswer(
         schema="roofline/sensitivity/1",
         model=request.model.name,
         hardware=request.hardware.name,
-        phases={phase: elasticities(request, phase, plan, override) for phase, plan in plans.items()},
+        phases={phase: elasticities(request, phase, layout, override) for phase, layout in layouts.items()},
     )
 
 
@@ -294,7 +294,7 @@ def measurement(path: str, chip: str, contender: RankedCandidate) -> str:
 def break_even(one: RankedCandidate, other: RankedCandidate) -> types.BreakEven | None:
     """The price of the second's devices at which it costs as much as the first; of the first's, where only the second has one.
 
-    None for two plans of one chip, whose price moves both, and where neither has a price.
+    None for two layouts of one chip, whose price moves both, and where neither has a price.
     """
     if one.chip == other.chip or (one.price is None and other.price is None):
         return None

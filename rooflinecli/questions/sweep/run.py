@@ -143,26 +143,26 @@ def answer(request: Request, axes: tuple[Axis, ...], box: Box, chooses: bool = F
     with np.errstate(all="ignore"):
         ctx = EstimateContext(question, override=override)
         option_conflicts.check(ctx)
-        plans = plans_of(ctx, fields, override, chooses)
-        results = {phase: engine_answer(ctx, plan, phase) for phase, plan in plans.items()}
-        bill = cost(ctx, results, plans)
+        layouts = layouts_of(ctx, fields, override, chooses)
+        results = {phase: engine_answer(ctx, layout, phase) for phase, layout in layouts.items()}
+        money = cost(ctx, results, layouts)
         if isinstance(train := results.get("train"), TrainAnswer) and train.run_s is not None:
-            with_failures(train, bill, plans["train"].devices, float(parameters(question.model).total))
-        rules = [rule for phase, plan in plans.items() for rule in legality.rules(ctx, plan, phase)]
+            with_failures(train, money, layouts["train"].devices, float(parameters(question.model).total))
+        rules = [rule for phase, layout in layouts.items() for rule in legality.rules(ctx, layout, phase)]
     fits = [(f"{phase}.memory", found.memory.fits) for phase, found in results.items()]
     if question.qps is not None:
         with np.errstate(all="ignore"):
-            for plan in plans.values():
-                rules.append(_rule("prompts leave time to decode", arrivals(ctx, plan)[2] < 1))
+            for layout in layouts.values():
+                rules.append(_rule("prompts leave time to decode", arrivals(ctx, layout)[2] < 1))
             if "decode" in results:
                 needed = question.qps * ctx.output * (1 - 2 * BEHIND)
                 rules.append(_rule("replicas keep up with the rate", results["decode"].tokens_per_s >= needed))
-    plan = next(iter(plans.values()))
-    shown = {name: getattr(plan, name) for name in ("devices", *SIZES, "zero")}
-    words = {name: np.array(getattr(plan, name), dtype=object) for name in ("recompute", "sequence_parallel")}
-    shown |= words if "train" in plans else {}
+    layout = next(iter(layouts.values()))
+    shown = {name: getattr(layout, name) for name in ("devices", *SIZES, "zero")}
+    words = {name: np.array(getattr(layout, name), dtype=object) for name in ("recompute", "sequence_parallel")}
+    shown |= words if "train" in layouts else {}
     roofs = {"peak": ctx.chip.peak(ctx.formats.compute), "bandwidth": ctx.chip.bandwidth}
-    return SweepBlock(results, shown, bill, rules, fits, shape, order, sizes, roofs)
+    return SweepBlock(results, shown, money, rules, fits, shape, order, sizes, roofs)
 
 
 def _rule(name: str, holds: Number) -> LegalityRule:
@@ -186,7 +186,7 @@ def missing(request: Request, axes: tuple[Axis, ...], box: Box, why: str) -> Swe
     return SweepBlock({}, {}, Cost(), [_rule(why, np.bool_(False))], [], shape, order, sizes, {})
 
 
-def plans_of(
+def layouts_of(
     ctx: EstimateContext, fields: dict[str, Number], override: dict[str, Number], chooses: bool
 ) -> dict[str, Layout]:
     """The layout of each phase: as `estimate` chooses it, else, or where it finds none, with sizes left out as 1."""
@@ -197,12 +197,12 @@ def plans_of(
             asked = replace(ctx.request, phases=phases, **sizes)
             choices, _ = choose_layouts(EstimateContext(asked, override=override))
     return {
-        phase: choices[phase].layout if phase in choices else plan_of(ctx.request, phase, fields) for phase in phases
+        phase: choices[phase].layout if phase in choices else layout_of(ctx.request, phase, fields) for phase in phases
     }
 
 
-def plan_of(request: Request, phase: str, sizes: dict[str, Number]) -> Layout:
-    """The plan given: sizes default to 1 (dp to what -n leaves), ZeRO to 1, recomputation to none."""
+def layout_of(request: Request, phase: str, sizes: dict[str, Number]) -> Layout:
+    """The layout given: sizes default to 1 (dp to what -n leaves), ZeRO to 1, recomputation to none."""
     given = {name: sizes[name] for name in SIZES if name in sizes}
     if "devices" in sizes and "dp" not in given:
         given["dp"] = sizes["devices"] / (given.get("tp", 1.0) * given.get("pp", 1.0) * given.get("cp", 1.0))
@@ -360,7 +360,7 @@ class SweepColumns:
         return [*self.structure, *self.axes, *self.quantities, "feasible", "violation"]
 
 
-def layout(space: Space, wanted: list[str] | None) -> SweepColumns:
+def columns(space: Space, wanted: list[str] | None) -> SweepColumns:
     """What the sweep will print. Raises UsageError for an unknown column, or when no structure can run at all."""
     first: RooflineError | None = None
     for choice in choices(space):
@@ -430,7 +430,7 @@ class SweepStudy:
     def __init__(self, question: Sweep) -> None:
         named = [*(question.wanted or ()), *(condition(text).quantity for text in question.where)]
         self.space = space(question.options(), list(question.figures) or None, map(canonical, named))
-        self.shown = layout(self.space, question.wanted)
+        self.shown = columns(self.space, question.wanted)
         self.keep = Filter(self.space, list(question.where), question.feasible_only)
         self.start, self.stop = shard(self.space.points, question.part)
 
