@@ -122,12 +122,12 @@ def _note(row: MeasuredGap) -> str:
 
 def _simulation(case: CheckCase, result: EstimateAnswer) -> Simulate:
     """The simulation of a case. Raises UsageError for an entry of `simulate:` that does not exist."""
-    plan = next((found.layout_of_phase for name, found in result.phases.items() if name != "train"), None)
-    if plan is None:
+    layout = next((found.layout_of_phase for name, found in result.phases.items() if name != "train"), None)
+    if layout is None:
         raise UsageError("simulations are for serving; add prefill or decode to `phase`", "phase")
     known = Simulate.fields()
     options = {own: value for name, value in case.options.items() if (own := OPTIONS[name].parameter) in known}
-    options |= {"n": plan.devices, **{axis: getattr(plan, axis) for axis in ("tp", "pp", "dp", "cp", "ep")}}
+    options |= {"n": layout.devices, **{axis: getattr(layout, axis) for axis in ("tp", "pp", "dp", "cp", "ep")}}
     for name, value in case.simulate:
         field = next((field for field in simulation_fields() if name.replace("_", "-") in field.names), None)
         if field is None:
@@ -184,29 +184,29 @@ def _best_serving(case: CheckCase, result: EstimateAnswer, answer: Estimator) ->
             f"layout.{REGRET}: not defined with qps or concurrency max, where the load depends on the layout; give batch or concurrency",
             load,
         )
-    plan = result.phases["decode"].layout_of_phase
+    layout = result.phases["decode"].layout_of_phase
     given = case.options.get(load)
     each = (result.workload.batch or 1) if given is None else build_request.value(OPTIONS[load], given)
     rest = {k: v for k, v in case.options.items() if k not in _CHOSEN | {load}}
     found = []
-    for sizes in _splits(EstimateContext(build_request.request(case.options)), plan, int(each) * plan.dp):
-        share = {load: int(each) * plan.dp // sizes["dp"]}
+    for sizes in _splits(EstimateContext(build_request.request(case.options)), layout, int(each) * layout.dp):
+        share = {load: int(each) * layout.dp // sizes["dp"]}
         try:
-            other = answer({**rest, **sizes, **share, "n": plan.devices})
+            other = answer({**rest, **sizes, **share, "n": layout.devices})
         except RooflineError:
             continue
         if other.feasible:
             words = " ".join(f"--{k} {v}" for k, v in {**sizes, **share}.items())
-            found.append((float(time_at_bound(other.phases["decode"], case.bound)), f"-n {plan.devices} {words}"))
+            found.append((float(time_at_bound(other.phases["decode"], case.bound)), f"-n {layout.devices} {words}"))
     return min(found, default=None)
 
 
-def _splits(ctx: EstimateContext, plan: LayoutAnswer, sequences: int) -> Iterator[dict[str, int]]:
-    """TP, PP, DP and EP over the plan's devices, so that every replica takes as many whole sequences."""
+def _splits(ctx: EstimateContext, layout: LayoutAnswer, sequences: int) -> Iterator[dict[str, int]]:
+    """TP, PP, DP and EP over the layout's devices, so that every replica takes as many whole sequences."""
     experts = ctx.ledger.experts
-    for tp in divisors(plan.devices):
-        for pp in divisors(plan.devices // tp):
-            dp = plan.devices // tp // pp
+    for tp in divisors(layout.devices):
+        for pp in divisors(layout.devices // tp):
+            dp = layout.devices // tp // pp
             if any(h % tp for h in ctx.ledger.heads) or ctx.ledger.n_layers % pp or sequences % dp:
                 continue
             for ep in divisors(dp) if experts else (1,):

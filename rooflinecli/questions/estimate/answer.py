@@ -246,9 +246,9 @@ def _violations(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> list[ty
         kind = ("train",) if phase == "train" else tuple(p for p in phases if p != "train")
         option = nearest_feasible(ctx, kind)
         most = max(reach(ctx), float(ctx.request.devices or 1))
-        plan, remedy = None, f"no layout holds it; {smaller_work(ctx, kind, most, 'take chips that hold more')}"
+        layout, remedy = None, f"no layout holds it; {smaller_work(ctx, kind, most, 'take chips that hold more')}"
         if option is not None:
-            plan = layout_answer(option.layout, option.batch is None, option.reason)
+            layout = layout_answer(option.layout, option.batch is None, option.reason)
             remedy = f"nearest that works: {_flags(option, phase, ctx.request)}"
         message = (
             f"{phase} needs {si(needed, 'B')} per device, {si(needed - available, 'B')} more than the {si(available, 'B')} of "
@@ -256,7 +256,7 @@ def _violations(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> list[ty
         )
         found.append(
             types.Violation(
-                constraint=f"{phase}.memory", needed=needed, available=available, nearest=plan, message=message
+                constraint=f"{phase}.memory", needed=needed, available=available, nearest=layout, message=message
             )
         )
     return found
@@ -264,26 +264,26 @@ def _violations(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> list[ty
 
 def _flags(remedy: ChosenLayout, phase: str, request: Request) -> str:
     """The options that say a remedy."""
-    plan = layout_answer(remedy.layout, False, "")
-    text = f"-n {plan.devices} --tp {plan.tp} --pp {plan.pp} --dp {plan.dp}"
+    layout = layout_answer(remedy.layout, False, "")
+    text = f"-n {layout.devices} --tp {layout.tp} --pp {layout.pp} --dp {layout.dp}"
     if remedy.batch is not None:
-        experts = f" --ep {plan.ep}" if plan.ep > 1 else ""
+        experts = f" --ep {layout.ep}" if layout.ep > 1 else ""
         return f"{text}{experts} --batch {remedy.batch:g}, {remedy.reason}"
-    seldom = {"ep": plan.ep, "cp": plan.cp, "virtual-stages": plan.virtual_stages}
+    seldom = {"ep": layout.ep, "cp": layout.cp, "virtual-stages": layout.virtual_stages}
     asked = {"ep": request.ep, "cp": request.cp, "virtual-stages": request.virtual_stages}
     text += "".join(f" --{name} {size}" for name, size in seldom.items() if size > 1 or (asked[name] or 1) > 1)
-    trained = f" --zero {plan.zero} --recompute {plan.recompute} --micro-batch-size {plan.micro_batch}"
+    trained = f" --zero {layout.zero} --recompute {layout.recompute} --micro-batch-size {layout.micro_batch}"
     return text + (trained if phase == "train" else "")
 
 
-def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], plans: dict[str, Layout]) -> types.Cost:
+def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], layouts: dict[str, Layout]) -> types.Cost:
     """Return the cost of the phases under their layouts at the context's price; sets the steps and time of a run on the training answer."""
     train, price = phases.get("train"), ctx.price
     if isinstance(train, TrainAnswer) and ctx.request.tokens is not None:
         tokens = ctx.from_flag("T", ctx.request.tokens, "tokens", "--tokens")
         train.steps = training.training_steps(tokens, ctx.train_batch, ctx.seq)
         train.run_s = train.steps * train.time_s
-        derive(ctx, ctx.lifted(plans["train"]), "train", train)
+        derive(ctx, ctx.lifted(layouts["train"]), "train", train)
     prefill, decode = phases.get("prefill"), phases.get("decode")
     if prefill is not None and decode is not None and "joules_per_request" not in decode.derived:
         first, each = (phase.derived.get("joules_per_token") for phase in (prefill, decode))
@@ -294,7 +294,7 @@ def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], plans: dict[str, 
         return types.Cost()
     usd: dict[str, Number] = {}
     for phase, found in phases.items():
-        layout = ctx.lifted(plans[phase])
+        layout = ctx.lifted(layouts[phase])
         hourly = money.fleet_price(layout.devices, price)
         if phase != "train" and (ctx.request.concurrency is not None or ctx.request.qps is not None):
             output_rate = priced(ctx, layout, "decode").tokens_per_s  # one server prefills and decodes

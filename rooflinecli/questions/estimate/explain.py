@@ -43,10 +43,10 @@ def why(request: Request) -> list[dict[str, object]]:
     """
     ctx = context_of(request)
     request = ctx.request
-    plans, _ = choose_layouts(ctx)
-    serving = tuple(phase for phase in plans if phase != "train")
-    kinds = [("serving", serving)] * bool(serving) + [("training", ("train",))] * ("train" in plans)
-    return [_considered(ctx, phases, work, plans[phases[0]]) for work, phases in kinds]
+    layouts, _ = choose_layouts(ctx)
+    serving = tuple(phase for phase in layouts if phase != "train")
+    kinds = [("serving", serving)] * bool(serving) + [("training", ("train",))] * ("train" in layouts)
+    return [_considered(ctx, phases, work, layouts[phases[0]]) for work, phases in kinds]
 
 
 def _considered(ctx: EstimateContext, phases: tuple[str, ...], work: str, choice: ChosenLayout) -> dict[str, object]:
@@ -74,10 +74,10 @@ def _layout(ctx: EstimateContext, phases: tuple[str, ...], one: Candidate) -> di
     }  # fmt: skip
 
 
-def _sizes(plan: Layout) -> dict[str, object]:
+def _sizes(layout: Layout) -> dict[str, object]:
     return {
-        **{k: int(getattr(plan, k)) for k in ("devices", *AXES)}, "zero": plan.zero, "recompute": plan.recompute,
-        "micro_batch": int(plan.micro_batch), "virtual_stages": int(plan.virtual_stages),
+        **{k: int(getattr(layout, k)) for k in ("devices", *AXES)}, "zero": layout.zero, "recompute": layout.recompute,
+        "micro_batch": int(layout.micro_batch), "virtual_stages": int(layout.virtual_stages),
     }  # fmt: skip
 
 
@@ -103,20 +103,20 @@ class MeasuredStep:
     def seconds(
         self,
         override: dict[str, Number] | None = None,
-        plan: Layout | None = None,
+        layout: Layout | None = None,
         workload: Mapping[str, Any] = MappingProxyType({}),
     ) -> float:
         """The time with some figures, the layout or fields of the request replaced."""
         request = replace(self.request, **workload)
-        return float(PHASES[self.phase](EstimateContext(request, override=override), plan or self.layout).time_s)
+        return float(PHASES[self.phase](EstimateContext(request, override=override), layout or self.layout).time_s)
 
 
-def explain(phase: str, request: Request, result: EstimateAnswer, plan: Layout, measured: float) -> list[Explanation]:
-    """Assumptions that move the time of a phase under `plan` toward `measured` seconds, the likeliest first.
+def explain(phase: str, request: Request, result: EstimateAnswer, layout: Layout, measured: float) -> list[Explanation]:
+    """Assumptions that move the time of a phase under `layout` toward `measured` seconds, the likeliest first.
 
     Those that close the gap come before those that leave some of it, and the milder change before the larger.
     """
-    step = MeasuredStep(phase, request, plan, result.phases[phase], measured)
+    step = MeasuredStep(phase, request, layout, result.phases[phase], measured)
     tried = _training(step) if phase == "train" else _serving(step)
     unexplained = abs(float(step.expected.time_s) / measured - 1)
     found = [e for e in tried if abs(e.gap) < unexplained - 1e-3]  # moves the right way, and not much too far
@@ -134,15 +134,15 @@ def _training(step: MeasuredStep) -> Iterator[Explanation]:
     most = {f"efficiency.{axis}_collective.overlap": 1.0 for axis in EXPOSED_AXES}
     words = ("no communication hidden behind computation", none) if step.slower else ("all communication hidden", most)
     yield _explanation(step, words[0], step.seconds(words[1]), 0.5)
-    plan = step.layout
+    layout = step.layout
     other = "full" if step.slower else "none"
-    if plan.recompute != other or plan.recompute_layers is not None:
-        again = replace(plan, recompute=other, recompute_layers=None)
-        yield _explanation(step, f"recomputation: {other}", step.seconds(plan=again), 0.3)
-    for size in (1.0,) if step.slower else (2 * plan.micro_batch, 4 * plan.micro_batch):
-        if size != plan.micro_batch:
+    if layout.recompute != other or layout.recompute_layers is not None:
+        again = replace(layout, recompute=other, recompute_layers=None)
+        yield _explanation(step, f"recomputation: {other}", step.seconds(layout=again), 0.3)
+    for size in (1.0,) if step.slower else (2 * layout.micro_batch, 4 * layout.micro_batch):
+        if size != layout.micro_batch:
             yield _explanation(
-                step, f"microbatches of {size:g}", step.seconds(plan=replace(plan, micro_batch=size)), 0.4
+                step, f"microbatches of {size:g}", step.seconds(layout=replace(layout, micro_batch=size)), 0.4
             )
     if not step.slower:
         return
@@ -243,5 +243,5 @@ def note(request: Request, result: EstimateAnswer, mfu: float | None, measured: 
         phase.measured_time_s = measured
     for name, phase in result.phases.items():
         if phase.measured_time_s is not None:
-            plans, _ = choose_layouts(context_of(request))
-            result.gap_explanations = explain(name, request, result, plans[name].layout, float(phase.measured_time_s))
+            layouts, _ = choose_layouts(context_of(request))
+            result.gap_explanations = explain(name, request, result, layouts[name].layout, float(phase.measured_time_s))
