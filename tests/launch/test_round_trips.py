@@ -355,6 +355,23 @@ def test_a_launch_takes_whole_micro_batches(tool):
     assert not any("launchers take" in note for note in whole["notes"])
 
 
+def test_layers_of_llama_405b_are_interleaved_with_its_ends(cli, tmp_path):
+    """126 layers, the embedding and the loss are 128 chunks of 16 stages (Llama 3 paper, section 3.3.2), which Megatron Core starts
+    with --account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split."""
+    asked = "llama-3.1-405b --hw h100 -n 8192 --phase train --batch 2048 --seq-len 8192 --tp 8 --pp 16 --dp 64 --recompute none"
+    ran = cli("estimate", *asked.split(), "--framework", "megatron", "--emit", "megatron")
+    assert ran.code == 0 and "--num-layers-per-virtual-pipeline-stage 1 " in ran.out
+    for end in ("embedding", "loss"):
+        assert f"--account-for-{end}-in-pipeline-split " in ran.out
+    bare = "\n".join(line for line in ran.out.splitlines() if not line.startswith("#"))
+    found = read.read_text(bare, "megatron").options
+    assert (found["virtual-stages"], found["stages"], found["pp"]) == (8, "embedding+loss", 16)
+    assert (
+        "--account-for"
+        not in emit.emit("megatron", {"model": "llama-3-8b", "phase": ["train"], "n": 8, "pp": 4, "dp": 2}).text
+    )
+
+
 def test_a_checkpoint_is_named_as_on_the_hub_where_it_is_that_model(tmp_path):
     """A file of one's own that says where its sizes came from is no such repository."""
     shipped = load_model("llama-3-8b")

@@ -93,12 +93,12 @@ def read(words: list[str], launch: Launch) -> None:
     if "deepspeed" in args.given and half == "bf16" and str(stage or 0) == "0":
         stage = 1  # DeepSpeed's BF16_Optimizer shards its states at stage 0 too
     launch.put("zero", stage, "--zero-stage")
+    ends = [end for end in ("embedding", "loss") if args.pop(f"account-for-{end}-in-pipeline-split")]
     stages = sizes["num-layers-per-virtual-pipeline-stage"]
     if stages and shape.get("layers") and "pp" in launch.options:
-        launch.options.setdefault("virtual-stages", 1)
-        launch.options["virtual-stages"] = shape["layers"] // (stages * launch.options["pp"])
+        launch.options["virtual-stages"] = (shape["layers"] + len(ends)) // (stages * launch.options["pp"])
     args.put(launch, "virtual-stages", "num-virtual-stages-per-pipeline-rank")
-    if ends := [end for end in ("embedding", "loss") if args.pop(f"account-for-{end}-in-pipeline-split")]:
+    if ends:
         launch.options["stages"] = "+".join(ends)
     recomputed(args, launch)
     training_common.optimizer(launch, args.pop("optimizer"))
@@ -207,19 +207,22 @@ def write(options: Options, model: str) -> str:
     n, pp, stages = int(options["n"]), int(options.get("pp", 1)), int(options.get("virtual-stages") or 1)
     dtype, zero, recompute = options.get("dtype"), int(options.get("zero", 0)), options.get("recompute", "none")
     each = training_common.per_node(n)
-    even = stages > 1 and pp > 1 and shape["layers"] % (pp * stages) == 0  # others it does not start
+    # where chunks of layers alone are not equal, both ends count as a layer each; others it does not start
+    layers, chunks = shape["layers"], pp * stages
+    ends = pp > 1 and "stages" not in options and layers % chunks != 0 and (layers + 2) % chunks == 0
+    of_chunk, rest = divmod(layers + 2 * ends, chunks)
     runner = ["torchrun", "--nproc_per_node", str(each), "--nnodes", str(n // each), "pretrain_gpt.py"]
     grouped, experts = shape["kv_heads"] != shape["heads"], shape["experts"]
     own = {
         "--ffn-hidden-size": None if experts else shape["d_ff"], "--moe-ffn-hidden-size": shape["d_ff"] if experts else None,
         "--group-query-attention": grouped, "--num-query-groups": shape["kv_heads"] if grouped else None,
         "--untie-embeddings-and-output-weights": not shape["tied"], "--pipeline-model-parallel-size": pp,
-        "--num-layers-per-virtual-pipeline-stage": shape["layers"] // (pp * stages) if even else None,
+        "--num-layers-per-virtual-pipeline-stage": of_chunk if stages > 1 and pp > 1 and not rest else None,
         "--bf16": dtype in ("bf16", "fp8"), "--fp16": dtype == "fp16", "--fp8-format": "hybrid" if dtype == "fp8" else None,
         "--use-distributed-optimizer": zero == 1, "--use-megatron-fsdp": zero > 1,
         "--data-parallel-sharding-strategy": {2: "optim_grads", 3: "optim_grads_params"}.get(zero),
         "--recompute-granularity": recompute if recompute in ("full", "selective") else None,
         "--recompute-method": "uniform" if recompute == "full" else None, "--recompute-num-layers": 1 if recompute == "full" else None,
-        **_architecture(spec),
+        **{f"--account-for-{end}-in-pipeline-split": ends for end in ("embedding", "loss")}, **_architecture(spec),
     }  # fmt: skip
     return serving_common.command(runner, FLAGS, {**options, **shape}, own)
