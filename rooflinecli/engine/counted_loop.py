@@ -36,6 +36,7 @@ from rooflinecli.specs.layout import Layout
 SHORT = 8  # idle first tokens: where an answer is written in less, clients move in bunches
 BUSY, BRIEF_ANSWER = 0.2, 20.0  # share of time that prompts take, and tokens of an answer: of fewer each differs
 SATURATED, SATURATED_ERROR = 0.6, 0.5  # share of time beyond which means of a few thousand requests differ by as much
+EVICTED = 0.02  # sequences that wait for their cache again for each that runs: of more a count knows nothing
 BRIEF = 512  # tokens of a prompt: many shorter ones take less than four tell
 DIGITS = 7  # of prices, so that an array counts what a scalar does
 
@@ -68,13 +69,15 @@ def counted(ctx: EstimateContext, layout: Layout, load: ReplicaLoad) -> CountedM
     ):
         return None
     means, (plain, bare) = _closed if load.kind == "closed" else _open, ctx.without_trace(layout)
-    busy = (load.batch, load.requests_per_slot) if load.kind == "closed" else (load.share,)
+    busy = (load.batch, load.requests_per_slot, load.evicted) if load.kind == "closed" else (load.share,)
     return ctx.memoized(layout, "counted", lambda: means(plain, bare, *map(num.value, busy)), arrays=True)
 
 
-def _closed(ctx: EstimateContext, layout: Layout, batch: Number, per_slot: Number) -> CountedMeans | None:
+def _closed(
+    ctx: EstimateContext, layout: Layout, batch: Number, per_slot: Number, evicted: Number
+) -> CountedMeans | None:
     written = num.maximum(ctx.output - 1, 0) * lone_token_s(ctx, layout)
-    here = (ctx.request.equal_lengths | (written < SHORT * _lone(ctx, layout))) & (batch > 1)
+    here = (ctx.request.equal_lengths | (written < SHORT * _lone(ctx, layout))) & (batch > 1) & (evicted < EVICTED)
     if not num.present(here):
         return None
     first, itl, decoding, longer = _count(

@@ -104,8 +104,9 @@ def _closed_loop_ttft(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, i
         if num.one(busy.requests_per_slot):
             return mean
         first, written = _first_in_slot(ctx, layout, busy, itl), num.maximum(ctx.output - 1, 0) * itl
-        queued = closed_loop.queued_ttft(busy.requests_per_slot, first, written, ctx.requests_per_client, mean)
-        return num.where(busy.requests_per_slot > 1, queued, mean)
+        waiting = busy.requests_per_slot / (1 + busy.evicted)
+        queued = closed_loop.queued_ttft(waiting, first, written, ctx.requests_per_client, mean)
+        return num.where(waiting > 1, queued, mean)
 
     return ctx.memoized(layout, "closed-loop TTFT", ttft)
 
@@ -149,7 +150,7 @@ def throughput(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, itl: Num
     rate = serving.closed_loop_throughput(busy.batch * busy.requests_per_slot, ctx.output, request, layout.dp)
     if not num.one(busy.requests_per_slot):
         request = serving.e2e_latency(_first_in_slot(ctx, layout, busy, itl), itl, ctx.output)
-        slots = serving.closed_loop_throughput(busy.batch, ctx.output, request, layout.dp)
+        slots = serving.closed_loop_throughput(busy.batch * (1 + busy.evicted), ctx.output, request, layout.dp)
         rate = num.where(busy.requests_per_slot > 1, num.minimum(rate, slots), rate)
     return num.minimum(rate, bound)
 
@@ -225,6 +226,9 @@ def token(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> PricedPass
             added = seconds - step.seconds
         if (loop := counted_loop.counted(ctx, layout, busy)) is not None:
             added = loop.instead_of(num.maximum(loop.itl - step.seconds, 0) * (ctx.output > 1), added)
+            seconds = step.seconds + added
+        if num.present(busy.evicted):
+            added = added + seconds * busy.evicted
             seconds = step.seconds + added
         step.costs.add_time("prefill_interference", added, "prefill_attention", 0.0)
         return PricedPass(step.costs, label(seconds, "t_itl"))

@@ -16,6 +16,7 @@ from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.phase_answer import TierAnswer, TiersAnswer
+from rooflinecli.engine.residency import held_length
 from rooflinecli.engine.serving_load import ReplicaLoad
 from rooflinecli.formulas import offload as f
 from rooflinecli.specs.layout import Layout
@@ -66,7 +67,8 @@ def answer(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, recompute: N
     session = memory.kv_cache(ctx.ledger, layout, ctx.formats, 1.0, ctx.prompt + ctx.output, ctx.lift)
     reused = ctx.prompt if ctx.cached_prompt_tokens is None else ctx.cached_prompt_tokens
     reloaded = memory.kv_cache(ctx.ledger, layout, ctx.formats, 1.0, reused, ctx.lift)
-    on_device = f.idle_on_device(busy.max_batch, busy.batch)
+    running = memory.kv_cache(ctx.ledger, layout, ctx.formats, 1.0, held_length(ctx), ctx.lift)
+    on_device = f.idle_on_device(busy.max_batch, busy.batch) * running / session
     in_tiers = []
     for place in places:
         size = ctx.from_flag(f"M_{place.name}", place.size, "B", "--kv-offload")

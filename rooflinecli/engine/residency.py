@@ -1,7 +1,7 @@
 """Bytes on a device: what each phase holds, and how an engine splits memory into weights, KV cache and a reserve.
 
-Prefill holds the weights, one prompt's cache and its activations; decode the weights, the cache of every running sequence at its
-full length and one token's activations; training the state that ZeRO leaves on a device, and the activations of micro-batches.
+Prefill holds the weights, one prompt's cache and its activations; decode the weights, the cache of every running sequence (of a batch at its
+full length, under a load at the length that the engine's pages have in the mean) and one token's activations; training the state that ZeRO leaves on a device, and the activations of micro-batches.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def resident_memory(ctx: EstimateContext, layout: Layout, phase: str) -> Residen
             return _serving(ctx, layout, ctx.sequences_per_pass, ctx.prompt, ctx.prompt, prefill=True)
         from rooflinecli.engine.serving_load import sequences  # which asks for the largest batch
 
-        return _serving(ctx, layout, sequences(ctx, layout), ctx.prompt + ctx.output, 1.0, prefill=False)
+        return _serving(ctx, layout, sequences(ctx, layout), held_length(ctx), 1.0, prefill=False)
 
     return ctx.memoized(layout, f"resident in {phase}", counted)
 
@@ -93,10 +93,23 @@ def max_sequences(ctx: EstimateContext) -> Number:
     return ctx.from_flag("b_run", asked, "sequences", "--max-num-seqs")
 
 
+def held_length(ctx: EstimateContext) -> Number:
+    """Tokens of cache of a running sequence: its full length in a batch that starts together, under a load what the engine's pages hold in the mean."""
+    if ctx.request.concurrency is None and ctx.request.qps is None:
+        return ctx.prompt + ctx.output
+    return serving.held_tokens(ctx.prompt, ctx.output, engine_constant(ctx, "reserve_share", "1"))
+
+
+def cached_sequences(ctx: EstimateContext, layout: Layout) -> Number:
+    """Most sequences whose cache the engine has room for at once; none where it does not hold a whole one."""
+    room, whole = kv_cache_room(ctx, layout), num.maximum(kv_bytes(ctx, layout, 1.0, ctx.prompt + ctx.output), 1.0)
+    held = num.maximum(kv_bytes(ctx, layout, 1.0, held_length(ctx)), 1.0)
+    return num.where(room >= whole, serving.sequences_in_room(room, held), 0.0)
+
+
 def max_batch(ctx: EstimateContext, layout: Layout) -> Number:
-    """Most sequences of full length whose cache the engine has room for; under a load, no more than it schedules at once."""
-    sequence = num.maximum(kv_bytes(ctx, layout, 1.0, ctx.prompt + ctx.output), 1.0)
-    fits = serving.sequences_in_room(kv_cache_room(ctx, layout), sequence)
+    """Most sequences whose cache the engine has room for; under a load, no more than it schedules at once."""
+    fits = cached_sequences(ctx, layout)
     if ctx.request.concurrency is None and ctx.request.qps is None and ctx.request.max_sequences is None:
         return fits
     return num.minimum(fits, max_sequences(ctx))

@@ -26,7 +26,7 @@ from rooflinecli.engine.forward_step import (
     token_budget,
     uncaptured_launch_s,
 )
-from rooflinecli.engine.residency import max_batch, max_sequences
+from rooflinecli.engine.residency import cached_sequences, max_batch, max_sequences
 from rooflinecli.formulas import closed_loop as f
 from rooflinecli.formulas import schedule, serving
 from rooflinecli.phases.axis_sizes import pass_axis_sizes, stem_head_axis_sizes
@@ -45,7 +45,8 @@ LEAST = 1e-12  # sequences in flight: a request rate may be arbitrarily low
 @dataclass(slots=True, eq=False, repr=False)
 class ReplicaLoad:
     """Sequences that a replica runs at once, and in seconds what one more prompt adds (0 when none arrives); `share`: fraction of time
-    that prefills take in an open loop; `requests_per_slot`: requests in flight for each that runs, in a closed loop of more than the engine runs."""
+    that prefills take in an open loop; `requests_per_slot`: requests in flight for each that runs, in a closed loop of more than the engine runs;
+    `evicted`: sequences that lost their cache and wait for each that runs."""
 
     kind: str
     batch: Number
@@ -53,6 +54,7 @@ class ReplicaLoad:
     prefill_interference_s: Number = 0.0
     share: Number = 0.0
     requests_per_slot: Number = 1.0
+    evicted: Number = 0.0
 
 
 def load(ctx: EstimateContext, layout: Layout) -> ReplicaLoad:
@@ -73,7 +75,13 @@ def _load(ctx: EstimateContext, layout: Layout) -> ReplicaLoad:
         batch = num.maximum(largest, 1)
     elif num.present(batch > most):
         batch, per_slot = num.minimum(batch, most), label(f.requests_per_slot(batch, most), "x_q")
-    return ReplicaLoad("closed", batch, largest, prefill_interference_s(ctx, layout), requests_per_slot=per_slot)
+    prompt_s, evicted = prefill_interference_s(ctx, layout), 0.0
+    running, reserve = num.minimum(batch * per_slot, max_sequences(ctx)), engine_constant(ctx, "reserve_share", "1")
+    pressure = serving.eviction_pressure(running, cached_sequences(ctx, layout), reserve)
+    if num.present(pressure):
+        prompt_s = prompt_s * serving.prompts_computed(pressure, ctx.prompt, ctx.output)
+        evicted = serving.evicted_sequences(pressure, ctx.prompt, ctx.output)
+    return ReplicaLoad("closed", batch, largest, prompt_s, requests_per_slot=per_slot, evicted=evicted)
 
 
 def waits_for_cache(ctx: EstimateContext, layout: Layout) -> Number:
@@ -86,7 +94,7 @@ def waits_for_cache(ctx: EstimateContext, layout: Layout) -> Number:
 
 def queue_for_cache(holds: float, clients: float) -> str:
     """What an answer says where a closed loop has more clients than the cache holds."""
-    return f"the KV cache holds {holds:,.0f} of the {clients:,.0f} requests in flight at full length: the others queue"
+    return f"the KV cache holds {holds:,.0f} of the {clients:,.0f} requests in flight: the others queue"
 
 
 def sequences(ctx: EstimateContext, layout: Layout) -> Number:

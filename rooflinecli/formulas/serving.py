@@ -238,6 +238,39 @@ def sequences_in_room(room: Number, kv_per_sequence: Number) -> Number:
     return num.maximum(num.floor(room / kv_per_sequence), 0)
 
 
+@formula(
+    "s_held",
+    "tokens",
+    "pages are taken as tokens come, and requests are at random places of their answers: Kwon et al. 2023, PagedAttention; an engine sets a share "
+    "of what is still to be written aside, all of it where it never evicts",
+)
+def held_tokens(prompt: Number, output: Number, reserve: Number) -> Number:
+    """S_p + (1 + phi) S_o / 2: cache of a running sequence and what is set aside for it, in the mean."""
+    return prompt + (1 + reserve) * output / 2
+
+
+_EVICTED = "shape by hand, constants by simulations of 30 full caches (docs/simulate.md)"
+
+
+@formula("u_full", "1", "lengths and ages differ, so that a cache fills before the mean says so; what is set aside keeps others out; " + _EVICTED)  # fmt: skip
+def eviction_pressure(sequences: Number, fitting: Number, reserve: Number) -> Number:
+    """min(max((b / b_held - 0.85) / 0.4, 0), 1) max(1 - 8 phi, 0): 0 where nothing is evicted, 1 where requests always wait for pages."""
+    full = num.minimum(num.maximum((sequences / num.maximum(fitting, 1) - 0.85) / 0.4, 0), 1)
+    return full * num.maximum(1 - 8 * reserve, 0)
+
+
+@formula("x_again", "1", "what an answer frees is filled with prompts at once, and the S_o tokens written until the next one ends push as much out, to be computed again; " + _EVICTED)  # fmt: skip
+def prompts_computed(pressure: Number, prompt: Number, output: Number) -> Number:
+    """1 + 0.85 u S_o / S_p: prompts computed for each request."""
+    return 1 + 0.85 * pressure * output / num.maximum(prompt, 1)
+
+
+@formula("x_out", "1", "the longer answers are beside prompts, the more sequences wait for their pages again; " + _EVICTED)  # fmt: skip
+def evicted_sequences(pressure: Number, prompt: Number, output: Number) -> Number:
+    """u S_o / (16 S_p + S_o / 2): sequences that were evicted and wait, for each that runs."""
+    return pressure * output / (16 * num.maximum(prompt, 1) + output / 2)
+
+
 @formula("b*", "sequences", "the ridge point, when weights dominate the traffic; JAX Scaling Book, chapter 7")
 def critical_batch(peak: Number, bandwidth: Number, bytes_per_weight: Number) -> Number:
     """Batch at which a weight-streaming matmul turns compute-bound."""

@@ -108,12 +108,12 @@ _IN_SCHEDULER = {"skipped_looks": "poll_steps", "late_tokens": "stream_steps"}
 # unit -> what can be replaced by its path (engine.NAME), or multiplied by a calibration
 _SETTABLE = {
     "s": "host_per_matmul host_per_exchange per_split per_step per_layer per_moe_layer routing_inside prompt_per_layer prompt_per_moe_layer per_sequence per_sequence_moe front per_stream per_token launch",
-    "1": "split_efficiency look_ahead skipped_looks late_tokens kv_fraction memory_share max_sequences",
+    "1": "split_efficiency look_ahead skipped_looks late_tokens kv_fraction memory_share reserve_share max_sequences",
     "tokens": "token_budget prompt_bucket",
     "FLOP": "pixel_flops",
     "B": "reserve_bytes reserve_experts_bytes",
 }
-_MAXIMUM = {"kv_fraction": 1.0, "memory_share": 1.0, "split_efficiency": 1.0}
+_MAXIMUM = {"kv_fraction": 1.0, "memory_share": 1.0, "reserve_share": 1.0, "split_efficiency": 1.0}
 CONSTANTS: dict[str, Constant] = {
     name: Constant(unit, name, most=_MAXIMUM.get(name)) for unit, names in _SETTABLE.items() for name in names.split()
 }

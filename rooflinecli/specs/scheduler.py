@@ -49,7 +49,7 @@ class Scheduler(Spec):
     prompt_factor: Scalar = Field(1.0, "a pass over prompts on a replica that decodes, over its price alone: two kinds of attention in a step, no graph replayed", gt=0)
     prompt_factor_moe: Scalar | None = Field(None, "the same where layers have experts", gt=0)
     first_token_error: Scalar = Field(0.5, "share by which first tokens lie beyond what seeds and step prices say, in 80% of measured runs: harness, version, prices of prompts", ge=0)
-    reserve_share: Scalar = Field(0.0, "share of the tokens still to be written whose cache is set aside at admission; 1 never preempts", ge=0, le=1)
+    reserve_share: Scalar = Field(0.0, "share of the tokens still to be written whose cache is set aside at admission: 0 takes pages as tokens come and preempts where none is left, 1 never preempts", ge=0, le=1)
     memory_share: Scalar = Field(0.0, "share of a device's memory for weights and cache together (vLLM's gpu-memory-utilization, SGLang's mem-fraction-static)", ge=0, le=1)
     cache_share: Scalar = Field(0.0, "share of the memory left after weights and reserve (TensorRT-LLM's free_gpu_memory_fraction); the engine's own rule where neither is given", ge=0, le=1)
     block: Whole = Field(16, "tokens of a block of the cache")
@@ -64,7 +64,7 @@ NAMES = tuple(name for name in Scheduler.__dataclass_fields__ if name not in ("s
 # what the formulas of a first token follow too; the others act step by step, in a simulation
 MEANS = (
     "token_budget", "look_ahead", "hold_steps", "hold_share", "poll_steps", "stream_steps", "front", "per_stream", "per_token",
-    "graph_tokens", "launch", "prompt_factor", "prompt_factor_moe", *ESTIMATED,
+    "graph_tokens", "launch", "prompt_factor", "prompt_factor_moe", "reserve_share", *ESTIMATED,
 )  # fmt: skip
 
 

@@ -196,12 +196,40 @@ def test_more_clients_than_the_cache_holds_queue() -> None:
     assert crowded["feasible"] and decode["batch"] == decode["max_batch"] < 80
     limited = ask("estimate", {**SMALL_CACHE, "concurrency": 80, "max_num_seqs": decode["max_batch"], "phase": "prefill,decode"})  # fmt: skip
     for phase in ("prefill", "decode"):
-        assert crowded["phases"][phase]["time_s"] == limited["phases"][phase]["time_s"]
-    assert decode["tokens_per_s"] == limited["phases"]["decode"]["tokens_per_s"]
+        assert crowded["phases"][phase]["time_s"] == pytest.approx(limited["phases"][phase]["time_s"], rel=0.005)
+    assert decode["tokens_per_s"] == pytest.approx(limited["phases"]["decode"]["tokens_per_s"], rel=0.005)
     assert any(f"holds {decode['max_batch']:.0f} of the 80 requests in flight" in note for note in crowded["notes"])
     run = ask("simulate", {**SMALL_CACHE, "concurrency": 80, "num_requests": 160, "interval": False})
     assert any("of the 80 requests in flight" in note for note in run["notes"])
     assert run["simulate"]["output_tokens_per_s"] == pytest.approx(decode["tokens_per_s"], rel=0.1)
+
+
+LONG_ANSWERS: dict[str, Any] = {"model": "llama-3-8b", "hw": "a100-40gb", "n": 1, "prompt": 256, "output": 1024, "phase": "prefill,decode"}  # fmt: skip
+
+
+@pytest.mark.parametrize(("engine", "held"), [("vllm", 768), ("sglang", 1024), ("trtllm", 1280), ("llamacpp", 1280)])
+def test_pages_hold_what_is_cached_and_set_aside(engine: str, held: int) -> None:
+    """Of 256 + 1,024 tokens at random places: half of the answer; with a share of the rest set aside; all of it in slots of full length."""
+    options = {**LONG_ANSWERS, "engine": engine}
+    most = ask("estimate", {**options, "concurrency": "max"})["phases"]["decode"]
+    whole = ask("estimate", {**options, "batch": 1})["phases"]["decode"]["max_batch"]
+    assert whole <= most["max_batch"] and most["max_batch"] == pytest.approx(whole * 1280 / held, rel=0.02)
+    assert ask("estimate", {**options, "prompt": 400_000, "concurrency": "max"})["phases"]["decode"]["max_batch"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lengths", [(256, 1024), (1024, 1024), (4096, 512)], ids=str)
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm", "lmdeploy", "python-server"])
+def test_a_full_cache_of_pages_makes_what_its_simulation_makes(engine: str, lengths: tuple[int, int]) -> None:
+    """Three times as many clients as fit: requests that are evicted are computed again, and wait."""
+    options = {**LONG_ANSWERS, "prompt": lengths[0], "output": lengths[1], "engine": engine}
+    clients = 3 * int(ask("estimate", {**options, "concurrency": "max"})["phases"]["decode"]["max_batch"])
+    options["concurrency"] = min(clients, 600)
+    phases = ask("estimate", options)["phases"]
+    run = ask("simulate", {k: v for k, v in options.items() if k != "phase"} | {"interval": False})["simulate"]
+    assert phases["decode"]["tokens_per_s"] == pytest.approx(run["output_tokens_per_s"], rel=0.1)
+    assert phases["decode"]["time_s"] == pytest.approx(run["itl_mean_s"], rel=0.12)
+    assert phases["prefill"]["time_s"] == pytest.approx(run["ttft_mean_s"], rel=0.12)
 
 
 def test_devices_that_are_not_given_hold_all_clients_and_a_search_has_rows_that_do() -> None:

@@ -407,10 +407,10 @@ def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None, layout: Layout | N
             f"decode: {held:,.3g} sequences at once in the mean, of at most {most:,.0f} that {fit}: arrivals queue at times, which this follows "
             "roughly; `roofline simulate` does step by step"
         )
-    elif most < slots and ctx.engine.scheduler.reserve_share and num.present(length_spread(ctx)):
+    elif most < slots and (num.present(length_spread(ctx)) or num.present(busy.evicted)):
         found.append(
-            f"decode: {ctx.engine.name} admits a request when its whole cache fits, and of {most:,.0f} that do in the mean, lengths varied, some queue "
-            "at times, which no formula here follows; `roofline simulate` does"
+            f"decode: caches of {most:,.0f} requests fit in the mean, lengths and ages varied, so some queue or are evicted at times, which this "
+            "follows roughly; `roofline simulate` does step by step"
         )
     return found
 

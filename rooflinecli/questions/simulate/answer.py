@@ -406,7 +406,10 @@ def answer_and_run(
         notes.append(
             f"lengths vary from {between[0]:.2g} to {between[1]:.2g} of --prompt and --output; --fixed-lengths: equal"
         )
-    fitting = len(ran.replicas) * int(ran.replicas[0].limits.pool / float(tokens.mean()))
+    held = serving.held_tokens(
+        ran.every.prompt.mean(), ran.every.output.mean(), ran.replicas[0].scheduler.reserve_share
+    )
+    fitting = len(ran.replicas) * int(ran.replicas[0].limits.pool / float(held))
     if question.concurrency and question.concurrency > fitting:
         notes.append(queue_for_cache(fitting, question.concurrency))
     scaling = ran.question.scaling
