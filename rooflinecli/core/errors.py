@@ -12,7 +12,6 @@ Anything else that reaches the top is a mistake of ours: one sentence too, and e
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 
 BUG = 70
@@ -54,7 +53,7 @@ class RooflineWarning(UserWarning):
     """A warning about an answer that stands: a line on stderr, a warning in Python."""
 
 
-MOST = 40  # names that an error lists; where there are more, the beginnings that most of them share
+MOST = 40  # names that an error lists; where there are more, one of each beginning, those that most names share first
 
 
 def unknown(what: str, name: str, known: Iterable[str], remedy: str = "", option: str = "") -> UsageError:
@@ -68,7 +67,10 @@ def unknown(what: str, name: str, known: Iterable[str], remedy: str = "", option
     if close := difflib.get_close_matches(plain, known, n=3, cutoff=0.6):
         hint = f"did you mean {' or '.join(close)}?"
     elif len(known) > MOST:
-        begin = Counter(re.split("[^a-zA-Z]", each)[0] or each for each in known)
-        hint = f"known: {len(known)}, among them {', '.join(sorted(start for start, _ in begin.most_common(MOST)))} …"
+        begin: dict[str, list[str]] = {}
+        for each in sorted(known, key=len):
+            begin.setdefault(re.split("[^a-zA-Z]", each)[0] or each, []).append(each)
+        ranked = sorted((place, -len(group), one) for group in begin.values() for place, one in enumerate(group))
+        hint = f"known: {len(known)}, among them {', '.join(sorted(one for *_, one in ranked[:MOST]))} …"
     name = " ".join(name.split())
     return UsageError(f"unknown {what} '{name}'; {hint}{' ' + remedy if remedy else ''}", option)

@@ -17,7 +17,7 @@ from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.model import ModelSpec, load_model
 from rooflinecli.specs.name_lookup import split_count
 from rooflinecli.specs.options import OPTIONS, Option, find
-from rooflinecli.specs.parse_values import broken_bound, in_tokens, number
+from rooflinecli.specs.parse_values import as_text, broken_bound, in_tokens, number
 from rooflinecli.specs.request import MOST, OUTPUT, PHASES, SEQ, Request, kinds_of_work
 
 MOST_PIXELS = 65536  # a side of an image
@@ -141,7 +141,8 @@ def check_bounds(option: Option, number: float, flag: str) -> None:
 
 def parse_choice(option: Option, written: object, flag: str = "") -> str:
     """A named choice as written; raises UsageError for one that does not exist."""
-    text = str(written) if option.kind == "text" else str(written).lower()
+    written = as_text(flag or option.flag, written, option.name)
+    text = written if option.kind == "text" else written.lower()
     text = SPELLINGS.get(text, text) if option.kind == "dtype" else text
     if option.kind == "choice" and text not in option.choices:
         raise UsageError(f"{flag or option.flag} {written}: expected {' or '.join(option.choices)}", option.name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rooflinecli.core import num
+from rooflinecli.core.derivation import label
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
@@ -68,20 +69,21 @@ def price_collective(collective: Collective, chip: Chip, regime: str, devices: N
         if level.index > 0 and not num.one(collective.rails):
             spent = f.multi_rail_time(spent, part.latency, collective.rails)
         ports = spent - part.latency if level.level.kind == "fabric" else 0.0
-        on_port: Number = 0.0
-        if level.port is not None:
-            floor = num.maximum(floor, inner + f.collective_floor(part.volume, level.port))
-            on_port = expected + f.time_on_port(spent, part.latency, level.bandwidth, level.port)
-        inner = part.floor
-        both = latency + part.latency
+        spent, without_bytes = label(spent, f"t_{level.index}"), label(part.latency, f"t_lat_{level.index}")
+        before, both = expected, latency + without_bytes
         if together:
-            latency = num.where(expected < spent, part.latency, latency)
+            latency = num.where(expected < spent, without_bytes, latency)
             expected = num.maximum(expected, spent)
         else:
-            expected = f.pipelined_time(expected, latency, spent, part.latency) if pipelined else expected + spent
+            inside = pipelined and num.present(expected)
+            expected = f.pipelined_time(expected, latency, spent, without_bytes) if inside else expected + spent
             latency = both
-        latency = num.where(on_port > expected, both, latency)
-        expected = num.maximum(expected, on_port)
+        if level.port is not None:
+            floor = num.maximum(floor, inner + f.collective_floor(part.volume, level.port))
+            on_port = before + f.time_on_port(spent, without_bytes, level.bandwidth, level.port)
+            latency = num.where(on_port > expected, both, latency)
+            expected = num.maximum(expected, on_port)
+        inner = part.floor
         volume = volume + part.volume
         error = num.maximum(error, part.error)
     if regime == "kernel" and num.present(expected):  # a step's own error is that of whole phases

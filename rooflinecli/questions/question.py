@@ -127,7 +127,7 @@ class Question(Group, Generic[A]):
     def _by_name(cls) -> dict[str, Option]:
         """Fields by all their names: the first that has one for its own before those that had it once."""
         fields = list(reversed(cls.fields().values()))
-        former = {name: field for field in fields for name in field.names}
+        former = {name: field for field in fields for name in (*field.names, *filter(None, [field.short.strip("-")]))}
         return former | {name: field for field in fields for name in (field.long, *field.also)}
 
     def value_of(self, field: Option) -> Any:
@@ -268,11 +268,7 @@ def _read(field: Option, written: object) -> Any:
     if isinstance(written, str) and not written.strip():
         raise UsageError(f"{field.flag} '': empty; give it a value, or leave it out", field.name)
     if field.kind in ("free", "file", "name"):
-        if isinstance(written, (list, tuple)) and all(isinstance(item, str) for item in written):
-            return ",".join(written)
-        if not isinstance(written, str):
-            raise UsageError(f"{field.flag} {written!r}: expected text", field.name)
-        return written
+        return parse_values.as_text(field.flag, written, field.name)
     if field.kind == "distribution":
         return written if isinstance(written, str) else f"{parse_values.number(field.flag, written, 'amount'):g}"
     if field.kind == "whole":

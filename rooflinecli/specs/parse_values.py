@@ -29,6 +29,15 @@ def number(flag: str, written: object, kind: str = "count", option: str = "") ->
     return found
 
 
+def as_text(flag: str, written: object, option: str = "") -> str:
+    """Text as a command line writes it: a number by its digits, several with commas between. Raises UsageError for what is neither."""
+    if isinstance(written, (list, tuple)):
+        return ",".join(as_text(flag, one, option) for one in written)
+    if isinstance(written, bool) or not isinstance(written, (Real, str)):
+        raise UsageError(f"{flag} {written!r}: expected text or a number", option)
+    return f"{written:.15g}" if isinstance(written, float) else str(written)
+
+
 def _finite(flag: str, written: object, option: str, parsed: Callable[[str], float]) -> float:
     """A finite number, text as `parsed` reads it. Raises UsageError."""
     if isinstance(written, bool) or not isinstance(written, (Real, str)):  # numpy's scalars are Real

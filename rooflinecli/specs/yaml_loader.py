@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from rooflinecli.core.errors import DataError
+from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.text import CONTROL
 from rooflinecli.specs.document import Document, KeyPath
 from rooflinecli.specs.name_lookup import display_path, find, search_path
@@ -86,7 +86,10 @@ def _overlay(document: Document, parent: str, kind: str, seen: tuple[Path, ...])
     """`document` over the file it extends: mappings merge, everything else is replaced."""
     where = document.location("extends")
     places = (folder / f"{parent}.yaml" for folder in (document.path.parent, *search_path(kind)))
-    path = next((p for p in places if p.is_file() and p.resolve() not in seen), None) or find(kind, parent)
+    try:
+        path = next((p for p in places if p.is_file() and p.resolve() not in seen), None) or find(kind, parent)
+    except UsageError as error:
+        raise DataError(f"{where}: extends: {error}") from None
     if path.resolve() in seen:
         raise DataError(f"{where}: '{parent}' extends itself; name another base")
     under = parse(_text(path), path, kind, seen)

@@ -116,7 +116,7 @@ def test_every_error_is_offered_by_the_package():
 
 def test_what_is_no_name_depth_or_answer_is_one_sentence():
     answer = rl.estimate(**ASKED, phase="decode")
-    with pytest.raises(rl.UsageError, match="--quantity 3: expected text"):
+    with pytest.raises(rl.UsageError, match="unknown quantity '3'"):
         answer.explain(3)
     with pytest.raises(rl.UsageError, match="depth"):
         answer.explain("decode.time_s", depth="deep")

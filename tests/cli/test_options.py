@@ -379,6 +379,8 @@ def test_completion_is_installed_where_the_shell_looks(tmp_path, monkeypatch):
     monkeypatch.setattr(shellingham, "detect_shell", lambda: ("tcsh", "tcsh"))
     monkeypatch.setenv("SHELL", "/bin/tcsh")
     assert run_cli("--show-completion").code == 2
+    assert "_ROOFLINE_COMPLETE=complete_zsh" in run_cli("--show-completion", "zsh").out
+    assert "bash, zsh, fish" in run_cli("--show-completion", "tcsh").err
 
 
 @pytest.mark.slow

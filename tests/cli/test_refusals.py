@@ -8,8 +8,10 @@ import pytest
 from conftest import run_cli
 
 from rooflinecli.core import units
+from rooflinecli.core.errors import MOST
 from rooflinecli.interfaces.cli.main import other_tools
 from rooflinecli.questions.conditions import limit
+from rooflinecli.specs.name_lookup import find
 from rooflinecli.specs.quantities import QUANTITIES, describe_path
 
 BASE = ("llama-3-8b", "--hw", "h100")
@@ -201,3 +203,11 @@ def test_and_not_where_the_verb_has_no_such_thing():
     ran = run_cli("shard", "--gpus", "8")
     assert ran.code == 2
     assert "here it is" not in ran.err
+
+
+@pytest.mark.parametrize("kind", ["models", "hardware"])
+def test_what_an_error_lists_exists(kind):
+    """Of hundreds of names one of each beginning, whole, so that each may be typed."""
+    names = ("zorble", "--hw", "h100") if kind == "models" else ("gpt2", "--hw", "zorble")
+    listed = run_cli("estimate", *names).err.partition("among them ")[2].partition(" …")[0].split(", ")
+    assert len(listed) == MOST and len({find(kind, name) for name in listed}) > MOST / 2

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from conftest import run_cli
 
-from rooflinecli.core.errors import DataError, UsageError
+from rooflinecli.core.errors import DataError
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.name_lookup import files, find
 
@@ -77,8 +77,8 @@ network:
 
 
 def test_extends_of_an_unknown_file_says_what_exists(tmp_path: Path) -> None:
-    path = put(tmp_path, "orphan", "extends: h1000\nname: x\n")
-    with pytest.raises(UsageError, match="h100"):
+    path = put(tmp_path, "orphan", "name: x\nextends: h1000\n")
+    with pytest.raises(DataError, match=r"orphan.yaml:2: extends: unknown chip 'h1000'; did you mean h100"):
         load_hardware(str(path))
 
 

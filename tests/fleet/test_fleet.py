@@ -199,6 +199,7 @@ def held(folder: Path, text: str, *args: str) -> Any:
 @pytest.mark.slow
 def test_a_check_holds_a_fleet(tmp_path: Path) -> None:
     found = held(tmp_path, HELD, "--format", "json").json["checks"][0]
+    assert "the fleet of fleet.yaml" in held(tmp_path, HELD).out
     said = rl.fleet(str(tmp_path / "fleet.yaml"))
     values = {row["quantity"]: row["value"] for row in found["requirements"]}
     assert found["verdict"] == "pass" and values["fleet.feasible"] is True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 import subprocess
@@ -21,6 +22,7 @@ from rooflinecli.interfaces.cli.main import LazyGroup
 from rooflinecli.interfaces.mcp import tools
 from rooflinecli.interfaces.web import form
 from rooflinecli.questions.estimate.question import Estimate
+from rooflinecli.questions.question import _value as coerced
 from rooflinecli.questions.simulate.question import Simulate
 from rooflinecli.specs.options import KINDS, OPTIONS, field
 
@@ -121,6 +123,26 @@ def test_the_same_values_by_every_way_in_are_the_same_question(prompt, requests,
     sent = Simulate.read(json.loads(json.dumps({**base, "prompt": prompt, "num_prompts": requests, "qps": qps})))
     for name in ("model", "hw", "prompt", "num_requests", "qps", "warmup", "replicas", "seed"):
         assert getattr(typed, name) == getattr(text, name) == getattr(sent, name), name
+
+
+QUESTIONS = [verbs.question(verb) for verb in (*verbs.NAMES, *verbs.COMMANDS)]
+QUESTIONS += [each for group in ("serving", "scaling", "kernel", "occupancy") for each in verbs.several(group)]
+
+
+def test_what_is_a_number_as_text_is_one_in_every_field_of_every_verb():
+    """price=2.5, budget=2e5: Python and MCP give numbers where a command line writes text, under any name of a field."""
+    read = set()
+    for kind in QUESTIONS:
+        for one in kind.fields().values():
+            assert not one.short or kind.named(one.short.strip("-")) is kind.named(one.long)
+            for text, number in (("4", 4), ("2.5", 2.5), ("200000", 2e5)):
+                with contextlib.suppress(UsageError):
+                    wanted = coerced(one, text)
+                    assert coerced(one, number) == wanted, f"{kind.verb}: {one.long}"
+                    read.add((kind.verb, one.long))
+    assert {("search", "price"), ("plan", "price"), ("plan", "budget"), ("compare", "hw"), ("speculate", "devices")} <= read
+    with pytest.raises(UsageError, match="expected text or a number"):
+        Estimate.read({"model": "llama-3-8b", "hw": "h100", "region": True}).answer()
 
 
 def test_a_question_is_refused_whole_and_never_changes():

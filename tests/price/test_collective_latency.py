@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from conftest import run_cli
 
 from rooflinecli.core.lift import PLAIN
 from rooflinecli.ledger.ops import Collective
@@ -40,3 +41,10 @@ def test_one_port_of_a_host_makes_a_tree_no_faster_than_its_wire() -> None:
         for rails in (1.0, 0.125)
     )
     assert whole.expected < one.expected < 8 * whole.expected
+
+
+@pytest.mark.parametrize(("chip", "levels"), [("tpu-v5p", ["t_0"]), ("h100", ["t_0", "t_1"])])
+def test_a_derivation_names_each_level_and_joins_only_where_there_are_two(chip, levels):
+    shown = run_cli("collective", "all-gather", "32MiB", "--hw", chip, "-n", "64", "--explain", "time_s").out
+    assert all(f"{level} = " in shown for level in levels) and "max(t_comm" not in shown
+    assert ("pipelined_time" in shown) == ("t_lat_0" in shown) == (len(levels) > 1)

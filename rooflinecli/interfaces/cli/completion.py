@@ -5,6 +5,7 @@ Nothing is read until a shell asks.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Iterable
@@ -82,22 +83,20 @@ def _last(names: Iterable[str], incomplete: str) -> list[str]:
     return [before + comma + name for name in sorted(set(names)) if name.startswith(start.lower())]
 
 
-def install(show: bool) -> str:
-    """Install the script for this shell, or return it. Raises UsageError for a shell that has none."""
+def install(show: bool, shell: str = "") -> str:
+    """Install the script for a shell, by default this one, or return it. Raises UsageError for a shell that has none."""
     import shellingham
     from typer.completion import get_completion_script
     from typer.completion import install as put
 
     from rooflinecli.core.errors import UsageError
 
-    try:
-        shell = str(shellingham.detect_shell()[0])
-    except (shellingham.ShellDetectionFailure, NotImplementedError, OSError):
-        shell = ""
-    if shell not in SHELLS:  # the one of the account
-        shell = os.path.basename(os.environ.get("SHELL", ""))
+    if not shell:
+        with contextlib.suppress(shellingham.ShellDetectionFailure, NotImplementedError, OSError):
+            shell = str(shellingham.detect_shell()[0])
+        shell = shell if shell in SHELLS else os.path.basename(os.environ.get("SHELL", ""))  # the one of the account
     if shell not in SHELLS:
-        raise UsageError(f"completion is for {', '.join(SHELLS)}; run this from one of them")
+        raise UsageError(f"completion is for {', '.join(SHELLS)}; name one of them: --show-completion {SHELLS[0]}")
     if show:
         return get_completion_script(prog_name="roofline", complete_var=COMPLETING, shell=shell).strip()
     _, path = put(shell=shell, prog_name="roofline", complete_var=COMPLETING)

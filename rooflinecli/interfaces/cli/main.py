@@ -154,6 +154,11 @@ class LazyGroup(PlainGroup):
         command.name = cmd_name
         return command
 
+    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
+        if ctx.params.get("install_completion") or ctx.params.get("show_completion"):
+            return args[0], TyperCommand(args[0]), args[1:]  # a shell, which the callback reads
+        return super().resolve_command(ctx, args)
+
     def shell_complete(self, ctx: Context, incomplete: str) -> list[CompletionItem]:
         """The verbs from the table, with what they answer, without importing them."""
         commands: dict[str, Command] = {name: TyperCommand(name, help=text) for name, (_, text) in VERBS.items()}
@@ -175,7 +180,9 @@ app = application(
 def _root(
     ctx: typer.Context,
     version: bool = typer.Option(False, "--version", help="Print the version and exit."),
-    install_completion: bool = typer.Option(False, "--install-completion", help="Complete on tab in this shell."),
+    install_completion: bool = typer.Option(
+        False, "--install-completion", help="Complete on tab in this shell, or in one that is named: bash, zsh, fish."
+    ),
     show_completion: bool = typer.Option(False, "--show-completion", help="Print the script that does."),
 ) -> None:
     if version:
@@ -185,7 +192,7 @@ def _root(
     elif install_completion or show_completion:
         from rooflinecli.interfaces.cli.completion import install
 
-        print(install(show_completion))
+        print(install(show_completion, ctx.invoked_subcommand or ""))
     elif ctx.invoked_subcommand is None:
         print(ctx.get_help())
     else:

@@ -310,7 +310,8 @@ class _CheckReader:
                     f"{one.where}: {one.quantity}: not a fleet quantity; use for example fleet.growth: '>= 1.2'"
                 )
         where, bound = self.document.location(*self.key), self.bound or self.check.bound or self.plan.bound
-        return [CheckCase(self.name, {}, self.requirements, bound, where, self.check.description, {}, fleet=path)]
+        options = {"fleet": str(self.check.fleet)}
+        return [CheckCase(self.name, options, self.requirements, bound, where, self.check.description, {}, fleet=path)]
 
     def _error(self, field: str, reason: str) -> DataError:
         return DataError(f"{self.document.location(*self.key, field)}: {field}: {reason}")

@@ -128,7 +128,7 @@ def fixes_text(case: types.CaseAnswer) -> str:
 def subject(case: types.CaseAnswer) -> str:
     """Model, hardware and layout in a few words."""
     if case.model is None:
-        return case.problem
+        return case.problem or f"the fleet of {case.options['fleet']}"
     layouts = list(case.layout.values())
     devices = numbers.devices(layouts[0]) if all(other == layouts[0] for other in layouts) else ""
     return f"{case.model} on {case.hardware}" + (f", {devices}" if devices else "")
