@@ -309,7 +309,8 @@ def directions_axis_16(m: Number, step: Number, length: Number, slice_devices: N
 @formula("d", "1", _BOOK + "; v4 and v5p close axes when the slice is made of 4x4x4 cubes")
 def directions_cubes(m: Number, step: Number, length: Number, slice_devices: Number) -> Number:
     """2 where the members close an axis of a slice of whole cubes, else 1."""
-    return num.where((m * step >= num.maximum(length, 4)) & (slice_devices >= 64), 2, 1)
+    cubes = (num.floor(length / 4) * 4 == length) & (slice_devices >= 64)
+    return num.where((m * step >= num.maximum(length, 4)) & cubes, 2, 1)
 
 
 @formula("d", "1", "an axis of three or more devices is always a ring")

@@ -185,6 +185,8 @@ WORKED: list[tuple[Callable[..., Any], tuple[float, ...], float]] = [
     (collectives.directions_cubes, (2, 2, 4, 64), 2),
     (collectives.directions_cubes, (3, 1, 3, 64), 1),
     (collectives.directions_cubes, (4, 1, 8, 64), 1),
+    (collectives.directions_cubes, (6, 1, 6, 96), 1),  # a part of an axis of eight: no slice has six
+    (collectives.directions_cubes, (12, 1, 12, 192), 2),
     (collectives.directions_always, (3, 1, 3, 9), 2),
     (collectives.directions_always, (2, 1, 2, 9), 1),
     (collectives.directions_always, (2, 2, 4, 9), 2),
