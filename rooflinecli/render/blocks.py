@@ -13,10 +13,9 @@ from rooflinecli.render.numbers import text as written
 
 @dataclass(frozen=True)
 class Headline:
-    """The first line of an answer; `names` in it stand out where a terminal can show that."""
+    """The first line of an answer, which stands out where a terminal can show that."""
 
     text: str
-    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

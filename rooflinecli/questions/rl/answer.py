@@ -438,6 +438,4 @@ def _notes(composed: Composed, constants: Constants, log: RlStep | None) -> list
         )
     if composed.offloaded:
         found.append("state that the trainer does not use is in host memory while another role works")
-    if not composed.memory.fits:
-        found.append("the roles do not fit: use more devices, --tp, --pp or a recipe of less memory")
     return found

@@ -12,7 +12,7 @@ import math
 import os
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
@@ -51,15 +51,12 @@ def _lean(block: Table, width: int, moved: list[str]) -> Table:
 
 def _block(block: Block, width: int) -> list[str]:
     if isinstance(block, Headline):
-        line = "\n".join(prose(block.text, width, "  "))
-        for name in block.names:
-            line = line.replace(name, bold(name), 1)
-        return line.split("\n")
+        return [bold(line) for line in prose(block.text, width, "  ")]
     if isinstance(block, Prose):
         style = {"dim": dim, "red": red}.get(block.style, str)
         return [style(line) for line in prose(block.text, width, " " * block.indent)]
     if isinstance(block, Pairs):
-        return [*(bold(line) for line in prose(block.title, width) if line), *pairs(block.rows, width)]
+        return [*(bold(line) for line in prose(block.title, width) if line), *pairs(block.rows, width, bold)]
     if isinstance(block, Table):
         return table(block, width)
     if isinstance(block, Drawing):
@@ -170,15 +167,15 @@ def _folded(block: Table, width: int) -> list[str]:
     return lines
 
 
-def pairs(rows: Iterable[Sequence[str]], width: int = PIPE) -> list[str]:
-    """Label and value, one to a line; a long value goes on below itself."""
+def pairs(rows: Iterable[Sequence[str]], width: int = PIPE, style: Callable[[str], str] = str) -> list[str]:
+    """Label and value, one to a line; a long value goes on below itself. `style` is of the labels."""
     cleaned = [(clean(label), clean(value)) for label, value in rows]
     wide = min(max((cells(label) for label, _ in cleaned), default=0), max(width // 2, 8))
     lines = []
     for label, value in cleaned:
         parts = _broken(label, wide), wrap(value, max(width - wide - len(GAP), 8)) or [""]
         for first, line in zip_longest(*parts, fillvalue=""):
-            lines.append((first + _pad(first, wide) + GAP + line).rstrip())
+            lines.append((style(first) + _pad(first, wide) + GAP + line).rstrip())
     return lines
 
 
@@ -252,7 +249,7 @@ def colored() -> bool:
 
 
 def _style(code: str, text: str) -> str:
-    return f"\x1b[{code}m{text}\x1b[0m" if colored() else text
+    return f"\x1b[{code}m{text}\x1b[0m" if text and colored() else text
 
 
 def columns(wide: bool = False, to_file: bool = False) -> int:

@@ -183,7 +183,7 @@ _UNITS = re.compile(r"(?<=.)_(bytes_per_s|flops_per_s|usd_per_hour|bytes|usd|(?<
 
 
 def quantities(answer: Record, without: tuple[str, ...] = ()) -> Page:
-    """Quantities but for some as pairs, each mapping as a table, then the notes."""
+    """What leads in a sentence, quantities but for some as pairs, each mapping as a table, then the notes."""
     scalars: list[tuple[str, str]] = []
     tables: list[list[Block]] = []
     notes: list[Block] = []
@@ -194,7 +194,10 @@ def quantities(answer: Record, without: tuple[str, ...] = ()) -> Page:
             tables.append([_table(key, value)])
         elif key not in ("schema", *without) and value is not None:
             scalars.append((label(key), text(value, key)))
-    return page([Pairs(scalars)], *tables, notes)
+    lead = packaged(__file__)["lead"].get(str(answer.get("schema")).split("/")[1], "")
+    said = {key: text(value, key) for key, value in answer.entries() if not isinstance(value, (Mapping, list))}
+    head = [Headline(lead.format(**said))] if set(re.findall(r"{(\w+)}", lead)) <= said.keys() and lead else []
+    return page(head, [Pairs(scalars)], *tables, notes)
 
 
 def kernel(answer: Quantities) -> Page:
@@ -203,8 +206,7 @@ def kernel(answer: Quantities) -> Page:
     ratio = f", {float(answer.bound_by):.2g}x {other}" if float(answer.bound_by) < 1e6 else ""
     headline = Headline(
         f"{answer.op} on {answer.hardware}, {answer.dtype}: expected {text(answer.time_s, 'time_s')}, 80% interval "
-        f"{text(answer.interval_s, 'interval_s')}; {answer.bound} bound{ratio}",
-        (answer.op, answer.hardware),
+        f"{text(answer.interval_s, 'interval_s')}; {answer.bound} bound{ratio}"
     )
     return page([headline], *quantities(answer, ("op", "hardware", "dtype", "interval_s", "bound", "bound_by")).groups)
 

@@ -20,7 +20,7 @@ def view(answer: CompareAnswer, estimate: EstimateAnswer | None = None) -> Page:
     """Blocks of a comparison; `estimate` is that of the best chip."""
     best = next(iter(answer.ranked), None)
     return page(
-        [Headline(_headline(answer, best), (best.name,) if best else ())],
+        [Headline(_headline(answer, best))],
         [_table(answer)] if best else [],
         _notes(answer),
         [Pairs(limits(estimate)), *notes(estimate, True)] if estimate is not None else [],
@@ -125,7 +125,7 @@ def sensitivity(answer: SensitivityAnswer) -> Page:
     """A row for each value that the time follows, strongest first."""
     strongest = ", ".join(f"{phase} time by {found[0].figure}" for phase, found in answer.phases.items() if found)
     head = f"{answer.model} on {answer.hardware}: % change in time per 1% change of each value; most: {strongest}"
-    return page([Headline(head, (answer.model, answer.hardware))], [records(_ELASTICITIES, answer.rows)])
+    return page([Headline(head)], [records(_ELASTICITIES, answer.rows)])
 
 
 _TORNADO = (

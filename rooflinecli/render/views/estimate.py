@@ -45,7 +45,7 @@ _ALONE = 1e3  # times the next resource: beyond it nothing else counts
 def view(answer: EstimateAnswer) -> Page:
     """The first screen: the answer, the phases, what limits them and what to try. Every figure is in the JSON too, in full precision."""
     return page(
-        [Headline(headline(answer), (answer.model.name, answer.hardware.name))],
+        [Headline(headline(answer))],
         [_phases(answer)],
         [Pairs(limits(answer))],
         _gap(answer),

@@ -93,7 +93,7 @@ def sheet(answer: ChipSheet) -> Page:
     identity = (f"{chip.name}{also}", f"{chip.vendor} {chip.kind}", chip.year, chip.file)
     return page(
         [
-            Headline(_headline(chip, answer.offer), (chip.title,)),
+            Headline(_headline(chip, answer.offer)),
             Prose(", ".join(str(part) for part in identity if part)),
         ],
         [records(_SYSTEMS, chip.systems)] if chip.systems else [],
@@ -175,7 +175,7 @@ def prices(answer: OffersAnswer) -> Page:
         headline += f": {ends[0]} ({offers[0].provider}) to {ends[1]} ({offers[-1].provider}) per device"
     more = [records(_OFFERS, offers[_CHEAPEST:])] if offers[_CHEAPEST:] else []
     return page(
-        [Headline(headline, (answer.hardware,)), records(_OFFERS, offers[:_CHEAPEST])],
+        [Headline(headline), records(_OFFERS, offers[:_CHEAPEST])],
         details=[more],
         about=f"{len(offers) - _CHEAPEST} dearer offers" if more else "",
     )

@@ -30,7 +30,7 @@ def view(answer: OpsAnswer) -> Page:
     model, chip = answer.model.name, answer.hardware.name
     about = "one device, all launches; FLOP/B is intensity; fused by an ideal engine, elementwise rows have no floor"
     return page(
-        [Headline(f"{model} on {chip}: {peaks(answer.roofs, ridge=True)}", (model, chip))],
+        [Headline(f"{model} on {chip}: {peaks(answer.roofs, ridge=True)}")],
         *([*table(name, phase)] for name, phase in answer.phases.items()),
         [Prose(about, style="dim")],
         *([Prose(f"does not fit: {v.message}", style="red")] for v in answer.violations),
@@ -82,7 +82,7 @@ def compiled(answer: AotAnswer) -> Page:
     model, chip = answer.model.name, answer.hardware.name
     return page(
         [
-            Headline(f"{model}({arguments}) on {chip}", (model, chip)),
+            Headline(f"{model}({arguments}) on {chip}"),
             Prose(f"{peaks(answer.roofs)}; compiled for {answer.compiled_for}", style="dim"),
         ],
         [Pairs(rows)],

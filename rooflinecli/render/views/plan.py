@@ -113,7 +113,7 @@ def view(answer: types.PlanAnswer, estimate: EstimateAnswer | None = None) -> Pa
     offers = [offer for row in rows if isinstance(row, types.TrainingChip) for offer in row.offers or ()]
     offers.sort(key=lambda o: (not o.meets_deadline, o.elapsed_usd))  # those in time first, the cheapest first
     return page(
-        [Headline(_headline(answer, rows), tuple(row.hardware for row in rows[:1]))],
+        [Headline(_headline(answer, rows))],
         [records(_SERVING if isinstance(answer, types.ServingPlan) else _TRAINING, rows)] if rows else [],
         [Pairs(limits(estimate)), *notes(estimate, True)] if estimate is not None else [],
         *(labelled("best", row.command) for row in rows[:1]),

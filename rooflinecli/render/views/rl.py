@@ -8,6 +8,7 @@ from rooflinecli.render.blocks import Column, Headline, Note, Page, Pairs, Prose
 from rooflinecli.render.numbers import NONE, amount, around, devices, error, money, percent, rate, text
 
 _SHOWN = 12  # layouts of a search
+_SMALLER = "--search: layouts that fit these devices; else a larger -n, --tp, --pp or --zero, or --recipe lora"
 
 
 def view(r: RlAnswer) -> Page:
@@ -22,10 +23,15 @@ def view(r: RlAnswer) -> Page:
         ("cost", NONE if step.usd is None else f"{money(step.usd)} per step" + (f", {amount(step.joules, 'J')}" if step.joules else "")),
     ]  # fmt: skip
     longest = max((part for part in r.parts if not part.hidden), key=lambda part: part.time_s)
-    full = f"memory {percent(r.memory.most_bytes / r.memory.capacity_bytes)} of {text(r.memory.capacity_bytes, 'bytes')} per device"
-    sums.append(("limits", f"{longest.part}, {percent(longest.time_s / step.time_s)} of the step; {full}"))
+    largest = max(r.memory.roles, key=lambda role: max(role.rollout_bytes, role.update_bytes))
+    held, capacity = max(largest.rollout_bytes, largest.update_bytes), text(r.memory.capacity_bytes, "bytes")
+    full = f"memory {percent(r.memory.most_bytes / r.memory.capacity_bytes)} of {capacity} per device"
+    slow = f"{longest.part}, {percent(longest.time_s / step.time_s)} of the step; {full}"
+    sums.append(
+        ("limits", slow if r.memory.fits else f"{largest.role}: {text(held, 'bytes')} of {capacity} per device")
+    )
     if r.changes is None:
-        sums.append(("try", "--changes: what shortens the step" if r.memory.fits else "--search: layouts that fit"))
+        sums.append(("try", "--changes: what shortens the step" if r.memory.fits else _SMALLER))
     if run is not None:
         said = f"{plural(run.steps, 'step')}: {around(run.time_s, run.interval_s, 'time_s')}"
         sums.append(("run", said + (f", {money(run.usd)}" if run.usd else "")))
@@ -40,13 +46,11 @@ def view(r: RlAnswer) -> Page:
             Headline(
                 f"{r.model}, {r.algorithm}, {plural(load['prompts'], 'prompt')} x {plural(load['samples'], 'sample')} on {r.hardware}, {r.mode}: "
                 f"{'' if r.memory.fits else 'does not fit; it would take '}"
-                f"{around(step.time_s, step.interval_s, 'time_s')} per step, floor {text(step.floor_s, 'floor_s')}",
-                (r.model, r.hardware),
+                f"{around(step.time_s, step.interval_s, 'time_s')} per step, floor {text(step.floor_s, 'floor_s')}"
             ),
             measured,
         ],
-        [_parts(r)],
-        [Pairs(sums)],
+        *([[_parts(r)], [Pairs(sums)]] if r.memory.fits else [[_memory(r)], [Pairs(sums[-2:])]]),
         [
             records(
                 _CANDIDATES,
@@ -58,8 +62,10 @@ def view(r: RlAnswer) -> Page:
         else [],
         [records(_CHANGES, r.changes)] if r.changes else [],
         [Note(note) for note in r.notes],
-        details=[[_memory(r)]],
-        about="memory per device of each role",
+        details=[[_memory(r)]] if r.memory.fits else [[_parts(r)], [Pairs(sums[:-2])]],
+        about="memory per device of each role"
+        if r.memory.fits
+        else "the parts of a step, tokens, MFU, both sides, cost",
     )
 
 

@@ -37,7 +37,7 @@ def view(answer: types.SearchAnswer, estimate: EstimateAnswer | None = None) -> 
     apart: list[Block] = [] if pools is None else [Prose(f"disaggregated: {pools.summary}", indent=2)]
     rejected = "; ".join("{layouts:,} by {constraint}".format(**r) for r in answer.rejected)
     return page(
-        [Headline(headline, (answer.model, answer.hardware)), Prose(_counts(answer), style="dim")],
+        [Headline(headline), Prose(_counts(answer), style="dim")],
         [_table(answer), _extrapolated(rows)] if rows else [],
         _unsupported(rows[:1]) if estimate is None else _of_best(estimate) if rows else [],
         labelled("best", rows[0].estimate or rows[0].command) if rows else [],
