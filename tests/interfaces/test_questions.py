@@ -140,7 +140,13 @@ def test_what_is_a_number_as_text_is_one_in_every_field_of_every_verb():
                     wanted = coerced(one, text)
                     assert coerced(one, number) == wanted, f"{kind.verb}: {one.long}"
                     read.add((kind.verb, one.long))
-    assert {("search", "price"), ("plan", "price"), ("plan", "budget"), ("compare", "hw"), ("speculate", "devices")} <= read
+    assert {
+        ("search", "price"),
+        ("plan", "price"),
+        ("plan", "budget"),
+        ("compare", "hw"),
+        ("speculate", "devices"),
+    } <= read
     with pytest.raises(UsageError, match="expected text or a number"):
         Estimate.read({"model": "llama-3-8b", "hw": "h100", "region": True}).answer()
 

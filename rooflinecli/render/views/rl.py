@@ -50,7 +50,8 @@ def view(r: RlAnswer) -> Page:
             ),
             measured,
         ],
-        *([[_parts(r)], [Pairs(sums)]] if r.memory.fits else [[_memory(r)], [Pairs(sums[-2:])]]),
+        [_parts(r) if r.memory.fits else _memory(r)],
+        [Pairs(sums if r.memory.fits else sums[-2:])],
         [
             records(
                 _CANDIDATES,
