@@ -1,7 +1,8 @@
 """Bytes on a device: what each phase holds, and how an engine splits memory into weights, KV cache and a reserve.
 
-Prefill holds the weights, one prompt's cache and its activations; decode the weights, the cache of every running sequence (of a batch at its
-full length, under a load at the length that the engine's pages have in the mean) and one token's activations; training the state that ZeRO leaves on a device, and the activations of micro-batches.
+Prefill holds the weights, one prompt's cache and its activations; decode the weights, the cache of every running sequence (of a batch
+at its full length, under a load at the length that the engine's pages have in the mean) and one token's activations; training the
+state that ZeRO leaves on a device, and the activations of micro-batches.
 """
 
 from __future__ import annotations
