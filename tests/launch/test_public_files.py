@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from launch.launched import options_of
 
 import rooflinecli as rl
+from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.importers.launch import read
 
 XPK = """ARGS="model_name=llama3.1-70b per_device_batch_size=2 ici_fsdp_parallelism=-1 mu_dtype=bfloat16 max_target_length=8192 quantization=fp8_full"
@@ -583,3 +584,24 @@ def test_a_worker_s_own_flag_names_its_phase_whatever_its_container_is_called(tm
     ):
         path.write_text(f"kind: Pod\nspec: {{containers: [{{name: {name}, command: [sh, -c, {server}{flags}]}}]}}\n")
         assert read.options(str(path), {}, lambda said: None)["phase"] == phase
+
+
+def test_faults_inside_a_launch_are_said_in_a_sentence(tmp_path):
+    """YAML in a text of YAML that is none, an empty tag of Ollama, and loops that start thousands of commands."""
+    ray = tmp_path / "ray.yaml"
+    ray.write_text(
+        RAY.replace("            - model_loading_config", "            model_loading_config").replace(
+            "args:\n", "args: [\n"
+        )
+    )
+    with pytest.raises(DataError, match=r"ray\.yaml: spec\.serveConfigV2:\d+: not valid YAML"):
+        read.read(str(ray))
+    script = tmp_path / "bench.sh"
+    script.write_text('ollama run ""\n')
+    with pytest.raises(UsageError, match=r"bench\.sh: Ollama, which loads the model that a request names"):
+        read.read(str(script))
+    script.write_text(
+        "for p in $(seq 1 15); do for n in $(seq 1 15); do llama-bench -m llama-2-7b.Q4_0.gguf -p $p -n $n; done; done\n"
+    )
+    with pytest.raises(UsageError, match=f"holds {read.MOST} or more launches that differ"):
+        read.read(str(script))

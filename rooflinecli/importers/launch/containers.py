@@ -451,13 +451,15 @@ def _accelerators(document: Tree) -> list[str]:
     return [f"{k}:{v or 1}" for k, v in asked.items()] if isinstance(asked, Mapping) else [str(asked)] if asked else []
 
 
-def served(document: object) -> list[Options]:
-    """The servers of a document, or of one that it has inside with its variants."""
-    inner = document.values() if isinstance(document, Mapping) else ()
-    return list(servers(document)) or [found for one in inner if isinstance(one, Mapping) for found in servers(one)]
+def served(document: object, name: str) -> list[Options]:
+    """The servers of a document of the file `name`, or of one that it has inside with its variants. Raises DataError for YAML in a text that is none."""
+    inside = document.values() if isinstance(document, Mapping) else ()
+    return list(servers(document, name)) or [
+        found for one in inside if isinstance(one, Mapping) for found in servers(one, name)
+    ]
 
 
-def servers(values: object) -> Iterator[Options]:
+def servers(values: object, name: str) -> Iterator[Options]:
     """Containers in the form of Kubernetes that charts and operators make of their values, by the rows of servers.yaml; none for another document."""
     for row in table("servers.yaml").values():
         if not isinstance(values, Mapping) or any(
@@ -465,7 +467,7 @@ def servers(values: object) -> Iterator[Options]:
         ):
             continue
         text = _at(values, row["text"]) if "text" in row else None
-        roots = list(yaml.load_all(text, _Loader)) if isinstance(text, str) else [values]
+        roots = documents(text, f"{name}: {row['text']}") if isinstance(text, str) else [values]
         for path in row.get("each", ()):
             roots = [one for root in roots for one in _each(root, path, row.get("inherits", False))]
         for root in roots if row.get("each") or text is None else ():

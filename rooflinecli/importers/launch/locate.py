@@ -231,7 +231,7 @@ def _yaml(source: Source) -> Iterator[Launch]:
 
 
 def _processes(document: object, source: Source) -> Iterator[Launch]:
-    processes = containers.containers(containers.served(document) or document)
+    processes = containers.containers(containers.served(document, source.name) or document)
     started = [(process, launch) for process in processes for launch in _started(process, source)]
     for process, launch in started:
         if not launch.trains:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from itertools import islice
 from math import prod
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from rooflinecli.specs.request import OUTPUT
 
 _OURS = re.compile(r"^\s*(?:#|//)\s*roofline: (.+)$|^\s*\"roofline\": \"(.+)\",?$", re.MULTILINE)
 _CHOSEN = re.compile(r"(.+)#(\d+)")
+MOST = 200  # launches of a file that are read: a benchmark's loops start thousands of commands
 
 
 def read(source: str) -> Launch:
@@ -38,7 +40,7 @@ def read(source: str) -> Launch:
     chosen = _CHOSEN.fullmatch(source)
     which = int(chosen[2]) if chosen and not files.is_existing_file(Path(source)) else None
     opened = locate.open_text(chosen[1] if which and chosen else source)
-    found = list(locate.launches(opened))
+    found = list(islice(locate.launches(opened), MOST))
     tool = _rl_tool(opened)
     if not found and tool:
         raise UsageError(f"{opened.name}: a launch of {tool}; `roofline rl --from` reads it")
@@ -65,7 +67,8 @@ def read(source: str) -> Launch:
     first = [i for i, key in enumerate(keys, 1) if key not in keys[: i - 1]]  # of launches that are equal
     if len(first) > 1:
         listed = "; ".join(f"#{i} {found[i - 1].tool} {_shown(found[i - 1], found)}".rstrip() for i in first[:8])
-        held = f"{opened.name} holds {len(first)} launches that differ: {listed}{' ...' if first[8:] else ''}"
+        more = " or more" if len(found) == MOST else ""
+        held = f"{opened.name} holds {len(first)}{more} launches that differ: {listed}{' ...' if first[8:] else ''}"
         raise UsageError(f"{held}; pick one as {opened.name}#{first[0]}")
     launch = found[0]
     if tool:

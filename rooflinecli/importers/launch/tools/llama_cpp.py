@@ -25,7 +25,7 @@ def starts(words: list[str]) -> list[str] | None:
     found = serving_common.started(words, FLAGS)
     last = words[len(words) - len(found) - 1] if found is not None else ""
     if found and "ollama" in words[: len(words) - len(found)]:
-        tag = next((word for word in found if word[0] != "-"), "")
+        tag = next((word for word in found if word[:1] not in ("", "-")), "")
         return None if not tag or "embed" in tag else ["--ollama", tag]
     return ["--bench", *found] if found is not None and last.endswith("llama-bench") else found
 
