@@ -600,8 +600,9 @@ def test_faults_inside_a_launch_are_said_in_a_sentence(tmp_path):
     script.write_text('ollama run ""\n')
     with pytest.raises(UsageError, match=r"bench\.sh: Ollama, which loads the model that a request names"):
         read.read(str(script))
+    many = " ".join(map(str, range(1, 16)))
     script.write_text(
-        "for p in $(seq 1 15); do for n in $(seq 1 15); do llama-bench -m llama-2-7b.Q4_0.gguf -p $p -n $n; done; done\n"
+        f"for p in {many}; do for n in {many}; do llama-bench -m llama-2-7b.Q4_0.gguf -p $p -n $n; done; done\n"
     )
     with pytest.raises(UsageError, match=f"holds {read.MOST} or more launches that differ"):
         read.read(str(script))
