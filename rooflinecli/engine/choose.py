@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -274,7 +275,7 @@ def _does_not_fit(ctx: EstimateContext, phases: tuple[str, ...], least: float) -
 # --- the nearest alternative where a layout does not fit: the same load on the same devices laid out otherwise, or more devices ---
 
 # Given sizes that are freed on the devices given, one group after the other: the split, then what training holds with it.
-_SPLIT = ("tp", "pp", "dp", "cp", "ep", "virtual_stages")
+_SPLIT = ("tp", "pp", "dp", "cp", "ep", "virtual_stages", "stages")
 _FREED = (_SPLIT, (*_SPLIT, "micro_batch", "zero", "recompute"))
 
 
@@ -283,12 +284,22 @@ def nearest_feasible(ctx: EstimateContext, phases: tuple[str, ...]) -> ChosenLay
     nearest = _other_split(ctx, phases) or (None if phases == ("train",) else _as_replicas(ctx, phases))
     if nearest is not None:
         return nearest
-    free = EstimateContext(replace(ctx.request, devices=None, tp=None, pp=None, dp=None, cp=None, ep=None))
-    try:
-        choice = choose(free, phases, fastest=False)
-    except (UsageError, Infeasible):
-        return None
-    return choice
+    for names in _FREED if phases == ("train",) else _FREED[:1]:
+        freed: dict[str, Any] = dict.fromkeys(("devices", *names))
+        with suppress(UsageError, Infeasible):
+            return choose(EstimateContext(replace(ctx.request, **freed)), phases, fastest=False)
+    return None
+
+
+def layers_that_fit(ctx: EstimateContext, layout: Layout, phases: tuple[str, ...]) -> int | None:
+    """The most layers under the --gpu-layers given that the devices of a layout hold; None where the host has no memory for the rest."""
+    for layers in range(int(min(ctx.request.gpu_layers or 0, ctx.spec.n_layers)), -1, -1):
+        fewer = EstimateContext(replace(ctx.request, gpu_layers=float(layers)))
+        held = [resident_memory(fewer, layout, phase) for phase in phases]
+        if fewer.host is not None and all(one.fits for one in held):
+            room = num.value(fewer.host.chip.capacity)
+            return layers if all(num.value(one.host_bytes or 0.0) <= room for one in held) else None
+    return None
 
 
 def _other_split(ctx: EstimateContext, phases: tuple[str, ...]) -> ChosenLayout | None:

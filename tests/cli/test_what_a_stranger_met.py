@@ -57,3 +57,37 @@ def test_shared_options_of_serving_are_no_news_in_a_check_of_training(tmp_path):
     assert "belongs to serving" not in run_cli("check", str(path)).err
     path.write_text(head + "kv_dtype: fp8, require: {train.time_s: '<= 9 s'}}\n")
     assert "--kv-dtype belongs to serving" in run_cli("check", str(path)).err
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "unsaid"),
+    [
+        ("plan llama-3-70b --hw h100", "or --qps for a service", None),
+        ("estimate llama-3-70b --hw h100 -n 256 --phase train --batch 8 --dp 32 --tp 8", "lower --dp or -n", "lower --micro"),
+        ("estimate llama-3-70b --hw h100 -n 256 --phase train --batch 8 --dp 4 --tp 8 --micro-batch-size 4", "lower --micro-batch-size, --dp", None),
+        ("sweep qwen3-32b --hw h100 --tp 4 --batch 1..100000000", "100,000,000 values; give a step", None),
+        ("sweep qwen3-32b --hw h100 --tp 4 --batch 1..10000 --prompt 1..1000", "10,000,000 points are more than a table holds", None),
+    ],
+)  # fmt: skip
+def test_a_question_that_is_refused_says_what_would_answer_it(cli, words, said, unsaid):
+    ran = cli(*words.split())
+    assert ran.code == 2 and said in ran.err and (unsaid is None or unsaid not in ran.err)
+
+
+def test_what_was_given_of_a_layout_is_let_go_where_nothing_else_fits(cli):
+    """126 layers with their ends on 16 stages under ZeRO-1 take 114% of the memory; 'no layout holds it' was false."""
+    asked = "llama-3.1-405b --hw h100 -n 8192 --batch 2048 --seq-len 8192 --tp 8 --pp 16 --dp 64 --framework megatron --phase train --recompute none"
+    ran = cli(
+        "estimate", *asked.split(), *"--layers-per-stage embedding+loss --zero 1 --virtual-stages 8 --wide".split()
+    )
+    nearest = ran.out.partition("nearest that works: ")[2].partition("without")[0].split()
+    assert ran.code == 1 and nearest
+    assert cli("estimate", *asked.split()[:3], *"--batch 2048 --seq-len 8192 --framework megatron --phase train".split(), *nearest).code == 0  # fmt: skip
+
+
+def test_layers_on_a_device_are_lowered_to_those_that_fit(cli):
+    asked = "estimate llama-3.3-70b --weight-dtype q4_k_m --hw rtx-3090 --engine llamacpp --batch 1 -n 1 --phase decode --wide"
+    most = int(
+        cli(*asked.split(), "--gpu-layers", "99").out.partition("nearest that works: --gpu-layers ")[2].split()[0]
+    )
+    assert [cli(*asked.split(), "--gpu-layers", str(n)).code for n in (most, most + 1)] == [0, 1]

@@ -245,6 +245,9 @@ def test_a_framework_that_is_named_launches_what_is_tried() -> None:
         and found["zero"].max() == 3
         and {*found["virtual_stages"]} == {*found["cp"]} == {1}
     )
+    found = launched("internevo")  # "FSDP is not supportted when pipeline size > 1"; zero1 has a size and fsdp alone
+    assert {*found["zero"]} == {0, 1, 3} and (found["pp"][found["zero"] == 3] == 1).all() and found["pp"].max() > 1
+    assert launched("xtuner")["tp"].max() > 1  # FSDPConfig has tp_size
     found = launched("llm-foundry")
     assert {*found["tp"]} == {*found["pp"]} == {*found["cp"]} == {1} and {*found["zero"]} == {0, 2, 3}
 

@@ -40,7 +40,7 @@ def test_what_fits_a_card_of_8_gb():
 @pytest.mark.slow
 def test_the_command_and_its_exit_code():
     ran = run_cli("fit", "llama-3.1-8b", "--hw", "rtx-4060", "--file", "q4_k_m,q8_0", "--format", "json")
-    assert ran.code == 0 and [f["file"] for f in json.loads(ran.out)["files"]] == ["Q4_K_M", "Q8_0"]
+    assert ran.code == 0 and [f["file"] for f in json.loads(ran.out)["files"]] == ["Q8_0", "Q4_K_M"]  # largest first
     none = run_cli("fit", "llama-3.1-70b", "--hw", "rtx-4060")
     assert none.code == 1 and "None holds 2048 + 256 tokens" in " ".join(none.out.split())
     wrong = run_cli("fit", "llama-3.1-8b", "--hw", "rtx-4060", "--file", "q4_x")
@@ -113,3 +113,16 @@ def test_the_remedy_helps(asked, said):
 def test_several_cards_are_sent_to_the_verb_that_lays_a_file_over_them():
     ran = run_cli("fit", "llama-3.3-70b", "--hw", "2x3090")
     assert ran.code == 2 and "`roofline estimate llama-3.3-70b --hw 2x3090" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "unsaid"),
+    [
+        ("qwen3-32b --hw rtx-3090 --quantization Q4_K_M,awq,gptq --prompt 16k --kv-dtype q4_0", "try --quantization gptq|llama.cpp (Q4_K_M, gptq), AutoAWQ (awq)", "(+0%)"),
+        ("llama-3.3-70b --hw rtx-3090 --prompt 4k --output 512", "IQ1_M: 38.4 tok/s (+20%); check accuracy", None),
+        ("gpt-oss-120b --hw rtx-5090", "MXFP4_MOE|F16", "Q8_0"),  # experts stay MXFP4 under every name
+    ],
+)  # fmt: skip
+def test_fit_names_what_is_worth_another_file(cli, words, said, unsaid):
+    shown = " ".join(cli("fit", *words.split()).out.split())
+    assert all(part in shown for part in said.split("|")) and (unsaid is None or unsaid not in shown)

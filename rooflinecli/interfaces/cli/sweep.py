@@ -15,7 +15,7 @@ from rooflinecli.core.record import Json
 from rooflinecli.engine.build_request import warn
 from rooflinecli.interfaces.cli.from_question import Study, command, draw, show
 from rooflinecli.interfaces.cli.output import INTERRUPTED, Progress, columns, print_error
-from rooflinecli.questions.sweep.axes import MOST_CHOSEN
+from rooflinecli.questions.sweep.axes import LARGEST, MOST_CHOSEN
 from rooflinecli.questions.sweep.question import Sweep
 from rooflinecli.specs.options import OptText, Text, field
 from rooflinecli.specs.quantities import first_release
@@ -52,6 +52,11 @@ def run(question: Sweep, how: SweepDelivery) -> int:
     if workers is not None and how.plot:
         raise UsageError("--plot draws while the sweep goes by; leave out --jobs, --cluster and --resume", "plot")
     space, points = study.space, study.stop - study.start
+    if points > LARGEST and how.format in ("table", "markdown", "html"):
+        raise UsageError(
+            f"{points:,} points are more than a {how.format} holds; give ranges a step (/8) or a factor (x2), or stream them: --format csv --out FILE",
+            "format",
+        )
     page = how.format == "html" and workers is None
     plot = Gathered(how.plot_kind, space) if how.plot or page else None
     progress, feasible, interrupted = Progress(points), False, False

@@ -12,7 +12,7 @@ from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.core.units import si
 from rooflinecli.engine import apply_calibration, build_request, option_conflicts
-from rooflinecli.engine.choose import ChosenLayout, choose, nearest_feasible, reach, smaller_work
+from rooflinecli.engine.choose import ChosenLayout, choose, layers_that_fit, nearest_feasible, reach, smaller_work
 from rooflinecli.engine.context import UNNAMED, EstimateContext, whole_model
 from rooflinecli.engine.counted_loop import counted
 from rooflinecli.engine.evaluate import answer, derive, prefill_share_under_load, priced, token_prices
@@ -58,13 +58,14 @@ def estimate(request: Request, lift: PlainLift = PLAIN) -> types.EstimateAnswer:
     choices, infeasible = choose_layouts(ctx)
     lifted = ctx if lift is PLAIN else EstimateContext(request, lift)
     phases = {phase: _answered(lifted, phase, choice) for phase, choice in choices.items()}
-    costs = cost(lifted, phases, {phase: choice.layout for phase, choice in choices.items()})
+    layouts = {phase: choice.layout for phase, choice in choices.items()}
+    costs = cost(lifted, phases, layouts)
     if isinstance(train := phases.get("train"), TrainAnswer) and train.run_s is not None:
         from rooflinecli.questions.goodput.question import with_failures
 
-        devices = num.value(choices["train"].layout.devices)
+        devices = num.value(layouts["train"].devices)
         with_failures(train, costs, devices, float(parameters(request.model).total), lift)
-    violations = [*_violations(ctx, phases), *infeasible]
+    violations = [*_violations(ctx, phases, layouts), *infeasible]
     return types.EstimateAnswer(
         model=_model(ctx),
         hardware=_hardware(ctx),
@@ -235,7 +236,9 @@ def _weight_dtype(ctx: EstimateContext) -> str:
     return stored.dtype if formats.weight != size else ctx.dtype
 
 
-def _violations(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> list[types.Violation]:
+def _violations(
+    ctx: EstimateContext, phases: dict[str, PhaseAnswer], layouts: Mapping[str, Layout]
+) -> list[types.Violation]:
     """Return the violated limits, by how much, and the nearest feasible layout."""
     found = []
     for phase, answered in phases.items():
@@ -244,10 +247,13 @@ def _violations(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> list[ty
         if needed <= available:
             continue
         kind = ("train",) if phase == "train" else tuple(p for p in phases if p != "train")
-        option = nearest_feasible(ctx, kind)
+        layers = None if ctx.request.gpu_layers is None else layers_that_fit(ctx, layouts[phase], kind)
+        option = nearest_feasible(ctx, kind) if layers is None else None
         most = max(reach(ctx), float(ctx.request.devices or 1))
         layout, remedy = None, f"no layout holds it; {smaller_work(ctx, kind, most, 'take chips that hold more')}"
-        if option is not None:
+        if layers is not None:
+            remedy = f"nearest that works: --gpu-layers {layers}"
+        elif option is not None:
             layout = layout_answer(option.layout, option.batch is None, option.reason)
             remedy = f"nearest that works: {_flags(option, phase, ctx.request)}"
         message = (
@@ -273,7 +279,8 @@ def _flags(remedy: ChosenLayout, phase: str, request: Request) -> str:
     asked = {"ep": request.ep, "cp": request.cp, "virtual-stages": request.virtual_stages}
     text += "".join(f" --{name} {size}" for name, size in seldom.items() if size > 1 or (asked[name] or 1) > 1)
     trained = f" --zero {layout.zero} --recompute {layout.recompute} --micro-batch-size {layout.micro_batch}"
-    return text + (trained if phase == "train" else "")
+    text += trained if phase == "train" else ""
+    return text if request.stages is None or phase != "train" else f"{text} without --layers-per-stage"
 
 
 def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], layouts: dict[str, Layout]) -> types.Cost:

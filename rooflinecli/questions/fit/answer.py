@@ -25,7 +25,7 @@ from rooflinecli.specs.request import Request
 
 SCHEMA = "roofline/fit/1"
 FILES = tuple("F16 Q8_0 Q6_K Q5_K_M Q4_K_M Q4_K_S IQ4_XS Q3_K_L Q3_K_M Q3_K_S IQ3_M Q2_K IQ2_M IQ2_XS IQ1_M".split())
-MIXTURES = ("F16", "Q8_0", "MXFP4_MOE", *FILES[2:])
+MIXTURES = ("F16", "MXFP4_MOE", *FILES[1:])
 DEFAULT = "llamacpp"
 MOST = 2**20  # tokens looked at where a model names no longest context
 LEAST = 512.0  # tokens of context below which it does not count as a fit
@@ -40,13 +40,13 @@ def fit(request: Request, files: tuple[str, ...] | None = None) -> FitAnswer:
     moe = any(group.feedforward.kind == "moe" for group in spec.layers)
     wanted = files or (MIXTURES if moe else FILES)
     total = parameters(spec).total
-    asked = [_fitting(request, file, total) for file in wanted]
-    base = EstimateContext(replace(request, engine=request.engine or default_engine_for(asked[0].file)))
+    asked = sorted((_fitting(request, file, total) for file in wanted), key=lambda f: -f.bytes)
+    base = EstimateContext(replace(request, engine=request.engine or default_engine_for(wanted[0])))
     needed = float(value(base.prompt + base.output))
     engines = dict.fromkeys(request.engine or default_engine_for(file) for file in wanted)
     away = "the token embedding stays in host memory and takes nothing of the device"
     apart = [away] if host_embedding_bytes(base) else []
-    best = next((f.file for f in sorted(asked, key=lambda f: -f.bytes) if f.fits and f.max_context >= needed), None)
+    best = next((f.file for f in asked if f.fits and f.max_context >= needed), None)
     capacity, reserve = (float(value(n)) for n in (base.chip.capacity, engine_constant(base, "reserve_bytes", "B")))
     return FitAnswer(
         schema=SCHEMA, model=FitModel.like(spec, parameters=total),

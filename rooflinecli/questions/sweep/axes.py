@@ -21,7 +21,7 @@ from rooflinecli.specs.model import load_model
 from rooflinecli.specs.options import OPTIONS, Option
 from rooflinecli.specs.request import MOST, kinds_of_work
 
-LARGEST = 100_000_000
+LARGEST = 1_000_000  # values of a range
 MOST_CHOSEN = 500  # points: each is a choice of some milliseconds, in training of some tenths of a second
 _RANGE = re.compile(r"^(?P<low>.+?)\.\.(?P<high>[^/x*]+?)(?:\s*(?P<op>[/x*])\s*(?P<step>[^\s/x*]+))?$")
 _UNIT = re.compile(r"^(?P<numbers>.*[0-9x])\s*(?P<unit>[A-Za-z%][A-Za-z%/$]*)$")

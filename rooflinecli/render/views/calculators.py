@@ -232,6 +232,11 @@ def label(key: str) -> str:
 
 
 _AROUND = 6  # file types of the first screen
+_GAIN, _FEW_BITS, _SAME = (
+    0.05,
+    4.0,
+    0.01,
+)  # rate that is worth another file; bits per weight below which text suffers; of a size
 _FILES = (
     Column("file type", "file", text=True),
     Column("size", lambda f: text(f.bytes, "bytes")),
@@ -251,29 +256,42 @@ def fit(answer: FitAnswer, estimate: EstimateAnswer | None = None) -> Page:
     """The machine and the model, the file types around the largest that holds the prompt, what limits it, and what is faster."""
     chip, model, files = answer.hardware, answer.model, answer.files
     head = f"{model.name} ({count(model.parameters)} parameters) on {chip.name}, {text(chip.capacity_bytes, 'bytes')}"
-    at = next((i for i, f in enumerate(files) if f.file == answer.largest), len(files) - 1)
-    first = max(0, min(at - 1, len(files) - _AROUND))
-    best, smaller = files[at], next((f for f in files[at + 1 :] if f.fits and f.bytes < files[at].bytes), None)
+    best = next((f for f in files if f.file == answer.largest), files[-1])
+    kept = best if answer.largest else files[0]
+    shown = [f for i, f in enumerate(files) if f is kept or not any(_alike(f, one) for one in (*files[:i], kept))]
+    at = shown.index(kept) if answer.largest else len(shown) - 1
+    first = max(0, min(at - 1, len(shown) - _AROUND))
     further: list[tuple[str, str]] = []
     if estimate is not None:
         from rooflinecli.render.views.estimate import limits
 
         further = limits(estimate)
-        if smaller is not None and smaller.decode_tokens_per_s and best.decode_tokens_per_s:
-            gain = smaller.decode_tokens_per_s / best.decode_tokens_per_s - 1
-            rate = text(smaller.decode_tokens_per_s, "tokens_per_s")
-            further.append(("try", f"--quantization {smaller.file}: {rate} ({gain:+.0%})"))
-    reserve, engines = text(chip.reserve_bytes, "bytes"), " and ".join(dict.fromkeys(f.engine for f in files))
-    about = f"context next to {reserve} for buffers and the desktop; rates of one stream by {engines}"
+        worth, own = (1 + _GAIN) * (best.decode_tokens_per_s or 0.0), best.decode_tokens_per_s or 1.0
+        smaller = (f for f in files if f.fits and f.bytes < best.bytes and (f.decode_tokens_per_s or 0.0) > worth)
+        for one in (*smaller,)[:1]:
+            rate, gain = text(one.decode_tokens_per_s, "tokens_per_s"), (one.decode_tokens_per_s or own) / own - 1
+            checked = "; check accuracy" if one.bits_per_weight < _FEW_BITS else ""
+            further.append(("try", f"--quantization {one.file}: {rate} ({gain:+.0%}){checked}"))
+    by: dict[str, list[str]] = {}
+    for f in files:
+        by.setdefault(f.engine, []).append(f.file)
+    engines = ", ".join(f"{name} ({', '.join(of)})" if len(by) > 1 else name for name, of in by.items())
+    about = f"context next to {text(chip.reserve_bytes, 'bytes')} for buffers and the desktop; rates of one stream by {engines}"
     return page(
         [Headline(f"{head}. {_largest(answer)}")],
-        [records(_FILES, files[first : first + _AROUND])],
+        [records(_FILES, shown[first : first + _AROUND])],
         [Pairs(further)] if further else [],
         labelled("best", answer.command) if answer.command else [],
         [Note(about), *(Note(f"note: {note}") for note in answer.notes)],
-        details=[[records(_FILES, files)]] if len(files) > _AROUND else [],
+        details=[[records(_FILES, files)]] if len(files) > min(_AROUND, len(shown)) else [],
         about=f"all {len(files)} file types",
     )
+
+
+def _alike(one: FitRow, other: FitRow) -> bool:
+    """Whether two files differ in name alone: experts that keep their own format under every file type."""
+    same = one.engine == other.engine and one.fits == other.fits and abs(one.bytes / other.bytes - 1) < _SAME
+    return same and abs((one.decode_tokens_per_s or 1.0) / (other.decode_tokens_per_s or 1.0) - 1) < 2 * _SAME
 
 
 def _largest(answer: FitAnswer) -> str:
