@@ -23,6 +23,13 @@ from rooflinecli.specs.request import MOST, OUTPUT, PHASES, SEQ, Request, kinds_
 MOST_PIXELS = 65536  # a side of an image
 MANY_SEQUENCES = 1e6  # a batch of as many is mostly meant in tokens
 SERVING = ("prefill", "decode")
+HEADS_SPELLED = {
+    "eagle3": "eagle",
+    "eagle-3": "eagle",
+    "eagle2": "eagle",
+    "nextn": "mtp",
+    "deepseek_mtp": "mtp",
+}  # of vLLM and SGLang
 _YES, _NO = ("true", "yes", "on"), ("false", "no", "off")
 
 
@@ -143,7 +150,9 @@ def parse_choice(option: Option, written: object, flag: str = "") -> str:
     """A named choice as written; raises UsageError for one that does not exist."""
     written = as_text(flag or option.flag, written, option.name)
     text = written if option.kind == "text" else written.lower()
-    text = SPELLINGS.get(text, text) if option.kind == "dtype" else text
+    text = (SPELLINGS if option.kind == "dtype" else HEADS_SPELLED if option.name == "speculate" else {}).get(
+        text, text
+    )
     if option.kind == "choice" and text not in option.choices:
         raise UsageError(f"{flag or option.flag} {written}: expected {' or '.join(option.choices)}", option.name)
     if option.kind == "dtype" and text not in FORMATS:

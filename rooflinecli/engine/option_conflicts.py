@@ -54,15 +54,8 @@ def check(ctx: EstimateContext) -> None:
         if module not in recompute.modules():
             raise unknown("--recompute-modules", module, recompute.modules(), option="recompute-modules")
     _refuse(ctx, "recomputation")
-    if r.software is not None:
-        names = frameworks_on(ctx.chip.spec)
-        plain, *options = r.software.split("+")  # options are joined to a framework: torchtitan+async+rowwise
-        if not {plain, *(f"{plain}+{option}" for option in options)} <= set(names):
-            known = [name for name in names if "+" not in name]
-            if plain in every_framework():
-                why = f"no run of it on {ctx.chip.spec.name} is known; give {' or '.join(known)}, or leave it out"
-                raise UsageError(f"--framework {r.software}: {why}", "software")
-            raise unknown("framework", r.software, known, "`any` is for one that is not among them", option="software")
+    if r.software is not None and (note := framework_note(r.software, ctx.chip.spec)):
+        build_request.warn(note)
     if r.offload is not None and _offloads(r.offload):
         _ = ctx.chip.host_link
         _refuse(ctx, "offload")
@@ -145,14 +138,22 @@ def _offloads(written: str) -> bool:
     return kind != "none"
 
 
-def frameworks_on(chip: HardwareSpec) -> list[str]:
-    """Training frameworks for which a chip or its kind has constants."""
-    return _frameworks([chip.efficiency, load_defaults(chip.kind).efficiency])
-
-
-def every_framework() -> list[str]:
-    """Training frameworks that any kind of chip has constants for."""
-    return _frameworks([load_defaults(kind).efficiency for kind in ("gpu", "tpu")])
+def framework_note(software: str, chip: HardwareSpec) -> str:
+    """What is said of a framework that runs on chips of this kind (launched.yaml) and has no constants there; empty for one that has. Raises
+    UsageError for one that is known on chips of other kinds alone, or on none."""
+    names = _frameworks([chip.efficiency, load_defaults(chip.kind).efficiency])
+    plain, *options = software.split("+")  # options are joined to a framework: torchtitan+async+rowwise
+    if {plain, *(f"{plain}+{option}" for option in options)} <= set(names):
+        return ""
+    table = packaged(__file__, "launched")
+    if plain not in names and chip.kind in table["runs_on"].get(plain, "").split():
+        return f"{plain} has no constants on {chip.name}; priced as any framework of that chip"
+    known, kinds = [name for name in names if "+" not in name], table["kinds"].items()
+    elsewhere = [words for kind, words in kinds if plain in _frameworks([load_defaults(kind).efficiency])]
+    if plain not in names and elsewhere:
+        why = f"no run of it on {chip.name} is known, only on {' and '.join(elsewhere)}; give {' or '.join(known)}"
+        raise UsageError(f"--framework {software}: {why}, or leave it out", "software")
+    raise unknown("framework", software, known, "`any` is for one that is not among them", option="software")
 
 
 def _frameworks(tables: Sequence[Mapping[str, Mapping[str, Mapping[str, object]]]]) -> list[str]:

@@ -47,6 +47,14 @@ def with_weight_format(spec: ModelSpec, file: str) -> ModelSpec:
     return spec.with_changes(quantization=stored)
 
 
+def mean_width(spec: ModelSpec) -> float:
+    """Bytes per parameter of a model with a weight format."""
+    widths, params = spec.quantization.widths if spec.quantization else None, whole_model(ledger(spec))
+    assert widths is not None  # with_weight_format gives them
+    total = widths.layers * params.inner + widths.experts * params.experts + widths.outer * params.outer
+    return float(value(total / params.total))
+
+
 @cached_by_identity
 def checkpoint_format(spec: ModelSpec) -> Quantization | None:
     """The format of a quantized checkpoint with the bytes of each part, computed once."""

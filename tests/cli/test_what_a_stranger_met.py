@@ -13,7 +13,14 @@ from conftest import run_cli
     [
         ("estimate gpt2 --hw h100 --phase train --doc-lengths 100k", "--doc-lengths 100k: a document of 102400 tokens does not fit into --seq-len"),
         ("estimate gpt2 --hw h100 -n 8 --phase train --dp 8 --zero 3 --dp-shard 3", "--dp-shard 3 does not divide"),
-        ("estimate gpt2 --hw tpu-v5p --phase train --framework megatron-2022", "no run of it on TPU v5p is known"),
+        ("estimate gpt2 --hw tpu-v5p --phase train --framework megatron-2022", "no run of it on TPU v5p is known, only on GPUs"),
+        ("estimate gpt2 --hw tpu-v5p --phase train --framework maxtext", "maxtext has no constants on TPU v5p; priced as any framework of that chip"),
+        ("estimate llama-3-8b --hw h100 -n 64 --phase train --mfu 80%", "nothing alone would bring the step from"),
+        ("serving quantize -p 70B --to q4_k_m", "q4 k m 0.612 B 42.8 GB"),
+        ("serving quantize -p 70B --to q4_k_z", "unknown dtype 'q4_k_z'"),
+        ("scaling run -p 70B --tokens 15T --hw h100 --mfu 0.4 --usd-per-hour 2", "here it is --price"),
+        ("scaling run -p 70B --tokens 15T --hw h100 --mfu 0.4", "at 40% MFU of 6 N D"),
+        ("compare gpt2 --hw h100,l40s --phase decode", "vs best at bound"),
         ("estimate gpt2 --hw h100 --framework zorble", "unknown framework 'zorble'"),
         ("estimate gpt2 --hw １h100", "unknown chip"),
         ("estimate llämä --hw h100", "did you mean"),
@@ -31,6 +38,27 @@ from conftest import run_cli
 def test_it_is_said(asked, said):
     ran = run_cli(*asked.split())
     assert said in " ".join((ran.out + ran.err).split())
+
+
+def test_a_power_cap_explains_a_time_only_where_an_estimate_under_it_takes_as_long():
+    asked = "estimate llama-3-8b --hw h100 --phase prefill --prompt 8k --format json".split()
+    base = run_cli(*asked).json["phases"]["prefill"]["time_s"]
+    clocks = {}
+    for slower in (1.25, 4):
+        said = run_cli(*asked, "--measured", f"{base * slower} s").json["gap_explanations"]
+        clocks[slower] = next(row["assumption"] for row in said if row["assumption"].startswith("clocks"))
+    cap = clocks[1.25].split("cap of ")[1].removesuffix(" W)")
+    assert run_cli(*asked, "--power-cap", f"{cap}W").json["phases"]["prefill"]["time_s"] == pytest.approx(
+        base * 1.25, rel=0.05
+    )
+    assert "power cap" not in clocks[4]  # below what an idle device draws, which --power-cap refuses
+
+
+def test_eagle3_is_an_eagle_head():
+    asked = (
+        "estimate llama-3-8b --hw h100 --phase decode --acceptance-rate 0.7 --format json --speculative-method".split()
+    )
+    assert run_cli(*asked, "eagle3").json["phases"]["decode"] == run_cli(*asked, "eagle").json["phases"]["decode"]
 
 
 def test_no_cached_prompt_is_a_rate_of_hits_too():

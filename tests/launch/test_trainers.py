@@ -6,7 +6,7 @@ import pytest
 from launch.launched import options_of
 
 import rooflinecli as rl
-from rooflinecli.core.errors import RooflineError
+from rooflinecli.core.errors import RooflineError, UsageError
 from rooflinecli.importers.launch.launch import LaunchArguments, flags
 from rooflinecli.specs.model import load_model
 
@@ -208,10 +208,15 @@ def test_a_script_overrides_the_config_it_is_given_by_plain_flags(script, wanted
     assert {key: found.get(key) for key in wanted} == wanted
 
 
-def test_a_framework_without_constants_on_the_chip_is_said_and_priced_as_any(tmp_path):
+def test_a_framework_without_constants_on_the_chip_is_that_of_framework(tmp_path):
+    """Gaudi runs DeepSpeed and a TPU does not, as --framework says of either; any is priced on both."""
     text = '{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}'
-    found, said = options_of(text, tmp_path, "ds.json", hw="v5p", n=8, model="llama-3.1-8b")
-    assert "software" not in found and "deepspeed has no constants on v5p" in said
+    asked = {"n": 8, "model": "llama-3.1-8b"}
+    found, said = options_of(text, tmp_path, "ds.json", hw="gaudi3", **asked)
+    assert found["software"] == "deepspeed" and "priced as deepspeed" not in said
+    with pytest.raises(UsageError, match="--framework deepspeed: no run of it on TPU v5p is known, only on GPUs"):
+        options_of(text, tmp_path, "ds.json", hw="v5p", **asked)
+    assert options_of(text, tmp_path, "ds.json", hw="v5p", software="any", **asked)[0].get("software", "any") == "any"
 
 
 def test_resolvers_of_configs_are_computed(tmp_path):

@@ -173,12 +173,10 @@ def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
     if layers and model and layers != (named := training_common.model_layers(model)):
         launch.unmodelled.append(f"{layers} layers: the {named or 'layers'} of the model that it names are taken")
     chip = _chip(name := str({**found, **asked}.get("hw", "")))
-    priced = option_conflicts.frameworks_on(chip) if chip and launch.trains and launch.framework else None
-    if priced is not None and launch.framework.partition("+")[0] not in priced:
-        launch.notes.append(f"{launch.framework} has no constants on {name}; priced as any framework of that chip")
-    elif launch.framework and "software" not in {**found, **asked}:
+    if launch.framework and "software" not in {**found, **asked}:
         found["software"] = launch.framework
-        launch.notes.append(f"priced as {launch.framework}, the framework of the launch; --framework names another")
+        if not (chip and launch.trains and option_conflicts.framework_note(launch.framework, chip)):
+            launch.notes.append(f"priced as {launch.framework}, the framework of the launch; --framework names another")
     if found.get("dtype") == "fp8" and launch.tool in ("vllm", "sglang") and chip and "fp8" not in chip.peak:
         found["weight-dtype"] = found.pop("dtype")
         launch.notes.append(f"{name} has no fp8 matmuls: weights are stored in fp8 and multiplied in 16 bits (Marlin)")

@@ -22,7 +22,7 @@ from rooflinecli.core.num import Number
 from rooflinecli.core.units import duration, si
 from rooflinecli.engine.choose import Candidate, ChosenLayout, evaluate_candidates
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.evaluate import PHASES, answer, time_at_bound
+from rooflinecli.engine.evaluate import IDLE_DRAW, PHASES, answer, time_at_bound
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer
 from rooflinecli.questions.estimate.answer import choose_layouts, context_of, estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer, Explanation
@@ -207,8 +207,10 @@ def _rates(step: MeasuredStep) -> Iterator[Explanation]:
     hardware = step.request.hardware
     share = _solved(step, lambda x: {f"peak.{dtype}": rate.si * x for dtype, rate in hardware.peak.items()})
     if share is not None:
-        watts = hardware.power.si if hardware.power is not None else None
-        capped = f" (a power cap of {num.value(watts * share**3):.0f} W)" if watts is not None and share > 0.3 else ""
+        watts = hardware.power.si if hardware.power is not None else 0.0
+        cap = watts * share**3  # a clock falls with the cube root of the power, as `power_capped_rate` has it
+        reached = cap > IDLE_DRAW * watts and abs(step.seconds({"power": cap}) / step.measured - 1) < CLOSED
+        capped = f" (a power cap of {num.value(cap):.0f} W)" if reached else ""
         yield _explanation(step, f"clocks at {share:.0%} of their rate{capped}", step.measured, 1 - share)
 
 

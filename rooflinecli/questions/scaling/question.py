@@ -268,7 +268,7 @@ class TrainingRun(Question[Quantities]):
             tokens_per_s=label(self.tokens / time, "R", "tokens/s"),
             price_usd_per_hour=hourly, training_usd=None if hourly is None else cost.run_cost(time, hourly),
             flops_per_usd_at_peak=law.flops_per_usd(peak, price) if price is not None and num.value(price) > 0 else None,  # a free device has none
-            notes=["6 N D without attention scores; for a mixture of experts N is the active parameters."],
+            notes=["6 N D leaves out attention scores, which the MFU of `estimate` counts: its share is higher by theirs. For a mixture of experts N is the active parameters."],
         )
 
 

@@ -350,13 +350,11 @@ class QuantizeWeights(Question[Quantities]):
     devices: OptNumber = field("positive", "Devices, for the sequences that fit.", default=None, symbol="n", short="-n", metavar="COUNT")
 
     def answer(self, lift: PlainLift = PLAIN) -> Quantities:
-        from rooflinecli.quantization.formats import size_of
-
         memory = self.device_memory if self.hw is None else _capacity(self.hw, lift)
         caches = self.kv_per_sequence, self.kv_per_sequence if self.kv_after is None else self.kv_after
         formats = {}
         for name, kv in zip((self.before, self.after), caches, strict=True):
-            width = lift("b", size_of(name), "B", f"bytes per element of {name}")
+            width = lift("b", *self._width(name))
             weights = counts.bytes_of(self.params, width)
             row = formats[name] = {"bytes_per_param": width, "weights_bytes": weights}
             if memory is not None:
@@ -375,6 +373,22 @@ class QuantizeWeights(Question[Quantities]):
                 "a compute-bound prefill gains only if the chip multiplies in the narrow format."
             ],
         )
+
+    def _width(self, name: str) -> tuple[float, str, str]:
+        """Bytes per parameter of any format of --weight-dtype, their unit and source; of one that parts of a model share out, such as GGUF
+        mixtures, those of the model, or of Llama 3.1 8B where --params is a number."""
+        from rooflinecli.engine import build_request, stored_weights
+        from rooflinecli.quantization.formats import FORMATS
+        from rooflinecli.quantization.gguf import file_type
+        from rooflinecli.specs.model import load_model
+        from rooflinecli.specs.options import OPTIONS
+
+        text = build_request.parse_choice(OPTIONS["weight-dtype"], name)
+        if text in FORMATS:
+            return FORMATS[text][0], "B", f"bytes per element of {text}"
+        written = str(self.written()["params"])
+        spec = stored_weights.with_weight_format(load_model("llama-3.1-8b" if is_number(written) else written), file_type(text) or text)
+        return stored_weights.mean_width(spec), "B", f"bytes per parameter of {spec.name} in {name}"
 # fmt: on
 
 

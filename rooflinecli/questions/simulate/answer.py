@@ -471,6 +471,7 @@ def _slo(ran: Run) -> types.SloAnswer | None:
     ]  # fmt: skip
     return types.SloAnswer(
         limits=dict(limits.main.seconds), target=limits.main.share, met=ran.meets_slo, bound=ran.bound if ran.interval else "expected", targets=targets,
+        expected_attainment_with_one_fewer_replica=float(fewer.values["slo_attainment"]) if fewer else None,
         attainment_with_one_fewer_replica=fewer.at_bound("slo_attainment") if fewer else None,
         margin_with_one_fewer_replica=fewer.at_bound(MARGIN) if fewer else None,
     )  # fmt: skip

@@ -78,6 +78,7 @@ class SloAnswer(Record):
     met: bool = key(metadata=former("kept"))
     bound: str
     targets: list[SloTarget] = key(metadata=former("promises"))
+    expected_attainment_with_one_fewer_replica: float | None
     attainment_with_one_fewer_replica: float | None = key(metadata=former("one_fewer_share"))
     margin_with_one_fewer_replica: float | None = key(metadata=former("one_fewer_margin_share"))
 

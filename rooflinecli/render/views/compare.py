@@ -59,7 +59,7 @@ def _table(answer: CompareAnswer) -> Table:
         Column(label(answer.rank), lambda r: text(r.value, answer.rank)),
         Column("80% interval", lambda r: text(r.interval, answer.rank) if r.interval else NONE, drop=len(others) + 7),
         Column(
-            "vs best",
+            "vs best" if answer.bound == "expected" else "vs best at bound",
             lambda r: NONE if r.relative is None else f"{r.relative:.2f}x{' ~' if r.overlaps_previous else ''}",
             drop=len(others) + 6,
         ),

@@ -338,14 +338,15 @@ def _gap(answer: EstimateAnswer) -> list[Block]:
         return []
     name, phase = measured
     what = "the step" if name == "train" else _timed(answer.workload, name)
-    head = (
-        f"what alone would bring {what} from {text(phase.time_s, 'time_s')} to {text(phase.measured_time_s, 'time_s')}"
-    )
+    step = f"{what} from {text(phase.time_s, 'time_s')} to {text(phase.measured_time_s, 'time_s')}"
+    brings = [abs(row.gap) < 0.02 for row in answer.gap_explanations]
+    nearest = "" if all(brings) else ", or comes near" if any(brings) else "; nearest:"
+    head = f"{'what' if any(brings) else 'nothing'} alone would bring {step}{nearest}"
     lines = [
         row.assumption
-        if abs(row.gap) < 0.02
+        if brought
         else f"{row.assumption}: {text(row.time_s, 'time_s')}, {percent(abs(row.gap))} {'above' if row.gap > 0 else 'below'}"
-        for row in answer.gap_explanations
+        for row, brought in zip(answer.gap_explanations, brings, strict=True)
     ]
     return [Prose(head, style="dim"), *(Prose(f"- {line}", indent=2) for line in lines)]
 

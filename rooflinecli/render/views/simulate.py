@@ -165,7 +165,10 @@ def _fewest(slo: SloAnswer | None, replicas: int) -> list[str]:
     """What one replica fewer would do, where the fewest were searched."""
     if slo is None or slo.margin_with_one_fewer_replica is None:
         return []
-    short = f"attain {slo.attainment_with_one_fewer_replica:.2%}"
+    expected, at_bound = slo.expected_attainment_with_one_fewer_replica, slo.attainment_with_one_fewer_replica
+    short = f"attain {at_bound:.2%}"
+    if expected != at_bound:
+        short = f"attain {expected:.2%} as expected and {at_bound:.2%} at the {slo.bound} bound"
     if len(slo.targets) > 1:
         short = f"miss a target by {-100 * slo.margin_with_one_fewer_replica:.2f} points"
     return [f"{replicas} replicas are the fewest: {replicas - 1} {short}."]
