@@ -11,7 +11,6 @@ import pytest
 from rooflinecli.core.errors import RooflineError, RooflineWarning
 from rooflinecli.core.record import plain
 from rooflinecli.interfaces import verbs
-from rooflinecli.questions.sweep.question import Sweep
 from rooflinecli.specs.options import KINDS, Option
 
 # what an answer repeats of its question, and commands that do
@@ -111,14 +110,10 @@ def numbers(answer: object, path: str = "") -> Iterator[tuple[str, object]]:
 
 def asked(verb: str, options: dict[str, object]) -> tuple[dict[str, object], set[str]]:
     """Numbers of an answer, and what is said beside it."""
-    kind = Sweep if verb == "sweep" else verbs.question(verb)
+    kind = verbs.question(verb)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", RooflineWarning)
-        question = kind.read(options)
-        if isinstance(question, Sweep):
-            found = [{k: list(column) for k, column in table.items()} for table in question.answer()]
-        else:
-            found = verbs.answer(question)
+        found = verbs.answer(kind.read(options))
     return dict(numbers(plain(found))), {str(one.message) for one in caught}
 
 
@@ -139,7 +134,7 @@ def has_effect(verb: str, base: dict[str, object], option: Option, before: tuple
 @pytest.mark.parametrize("name", BASES)
 def test_an_option_has_an_effect_or_is_said_to_have_none(name):
     verb, base, exceptions = BASES[name]
-    kind = Sweep if verb == "sweep" else verbs.question(verb)
+    kind = verbs.question(verb)
     given = {kind.named(option).parameter for option in base}
     before = asked(verb, base)
     others = [option for parameter, option in kind.fields().items() if parameter not in given]

@@ -167,7 +167,10 @@ def test_a_log_is_posted(client):
     example = form.example(verbs.question("calibrate"))
     got = client.post("/calibrate/part", content=urllib.parse.urlencode(example))
     assert (
-        got.status_code == 200 and "Moved: train" in got.text and "sent.txt:1" in got.text and "/sent" not in got.text
+        got.status_code == 200
+        and "Moved: train" in got.text
+        and "sent.txt:2: median of 2 steps" in got.text
+        and "/sent" not in got.text
     )
 
 

@@ -137,7 +137,11 @@ def test_limits_hold_at_the_bound_in_a_simulation_as_in_a_check(tmp_path, monkey
     monkeypatch.setattr("rooflinecli.questions.simulate.answer.intervals", slow)
     missed, few = run_cli(*asked, "--replicas", "2"), run_cli(*asked, "--replicas", "min")
     assert missed.code == 1 and "SLO missed at the pessimistic bound: attainment 100" in " ".join(missed.out.split())
-    assert few.code == 0 and "3 replicas are the fewest: 2 attain 100.00% as expected and 98.83% at the pessimistic bound" in " ".join(few.out.split())
+    assert (
+        few.code == 0
+        and "3 replicas are the fewest: 2 attain 100.00% as expected and 98.83% at the pessimistic bound"
+        in " ".join(few.out.split())
+    )
     expected = run_cli(*asked, "--replicas", "min", "--bound", "expected")
     assert expected.code == 0 and "are the fewest" not in expected.out and "changes nothing" not in expected.err
     assert run_cli(*asked, "--replicas", "2,3").code == 1

@@ -491,7 +491,7 @@ def points(found: Table) -> list[Json]:
 
 def _ends(values: tuple[Number, ...]) -> list[object]:
     """An axis for the head: all of it, or its ends when it is long."""
-    whole = [int(v) if isinstance(v, float) and v == int(v) else v for v in values]
+    whole = [int(v) if isinstance(v, float) and v.is_integer() else v for v in values]  # infinity is none
     return whole if len(whole) <= 64 else [*whole[:3], f"… {len(whole) - 4} more …", whole[-1]]
 
 
