@@ -322,6 +322,12 @@ def slowest_stage(
     return PipelineStage(m.costs, work, hidden, mean, m.weight_gradients, m.constants("hidden").p)
 
 
+def best_stages(ctx: EstimateContext, layout: Layout) -> list[int]:
+    """Layers of each stage of the split that a layout of other than equal stages is priced by."""
+    seconds = (num.value(t) for _, t, _ in _parts(Microbatch(ctx, layout)))
+    return pipeline.best_stages(layout, float(ctx.ledger.n_layers), *seconds)
+
+
 def _parts(m: Microbatch) -> list[StagePart]:
     """Layers, embedding and loss of a micro-batch: accumulator, seconds, and those of weight gradients. Layouts that differ in stages,
     replicas or ZeRO share them, so that a choice among layouts prices each once."""

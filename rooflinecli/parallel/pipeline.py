@@ -113,6 +113,22 @@ def slowest(layout: Layout, layers: Number, layers_time: Number, stem: Number, h
     return time
 
 
+def best_stages(layout: Layout, layers: Number, layers_time: Number, stem: Number, head: Number) -> list[int]:
+    """Layers of each stage of a best split into whole layers: stages between the ends of one size where that is as fast."""
+    slowest, layer = _best_split(layout, layers, layers_time, stem, head), layers_time / layers
+    first, most, last = (int(num.floor((slowest - end) / layer + 1e-9)) for end in (stem, 0.0, head))
+    between = int(layout.pp) - 2
+    for each in sorted(range(1, most + 1), key=lambda each: abs(each - layers / layout.pp)):
+        rest = int(layers) - between * each
+        end = max(min(last, rest // 2), rest - first)
+        if 0 < end <= last and rest > end:
+            return [rest - end, *[each] * between, end]
+    stages = [first, *[most] * between, last]
+    for _ in range(sum(stages) - int(layers)):
+        stages[stages.index(max(stages))] -= 1
+    return stages
+
+
 def _best_split(layout: Layout, layers: Number, layers_time: Number, stem: Number, head: Number) -> Number:
     """Slowest stage of the best split into whole layers.
 

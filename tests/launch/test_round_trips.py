@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 
 import pytest
@@ -432,3 +433,61 @@ def test_virtual_stages_of_torchtitan_whose_ends_count_as_no_layers():
     assert "layers_per_stage = 1\n" in written and "first_stage_less_layers = 0\n" in written
     assert read.read_text(written, "torchtitan").options["virtual-stages"] == 8
     assert "less_layers" not in emit.emit("torchtitan", plan | {"virtual-stages": 3}).text  # 12 stages of 34
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
+def test_stages_of_other_than_one_size_are_told_to_megatron(seed):
+    """25 plans each whose layers pp does not divide: the launch splits them as the price does, and as Megatron's get_num_layers_to_build and
+    pipeline layouts have it. 42 layers of Gemma 2 on four stages: the head of 256,000 tokens takes the room of three or four layers."""
+    chance, tried = random.Random(seed), 0
+    while tried < 25:
+        model, pp, tp = chance.choice(("gemma-2-9b", "llama-3-8b", "gemma-3-27b", "qwen3-32b", "gpt3-175b", "qwen3-235b-a22b")), chance.randint(2, 24), 2  # fmt: skip
+        layers = load_model(model).n_layers
+        if layers % pp == 0 or pp > layers:
+            continue
+        tried += 1
+        asked = {"hw": "h100", "phase": "train", "tp": tp, "pp": pp, "dp": 2, "n": 2 * tp * pp, "batch": 64, "virtual_stages": 1, "micro_batch_size": 1, "zero": 1,
+                 "seq_len": chance.choice((1024, 2048)), "recompute": "full", "framework": "megatron"}  # fmt: skip
+        priced = rl.estimate(model, **asked)
+        text = rl.emit("megatron", priced)
+        found = read.read_text("\n".join(line for line in text.splitlines() if not line.startswith("#")), "megatron")
+        stages = [int(each) for each in found.options["stages"].split(",")]
+        assert sum(stages) == layers and len(stages) == pp and not found.unmodelled
+        if "--decoder-first" in text:  # "layers_to_distribute % pipeline_stages_left == 0"
+            first, last = (
+                int(re.search(rf"--decoder-{end}-pipeline-num-layers (\d+)", text)[1]) for end in ("first", "last")
+            )
+            assert min(stages) > 0 and (pp == 2 or (layers - first - last) % (pp - 2) == 0)
+        else:
+            assert "--pipeline-model-parallel-layout 'E" in text
+        again = rl.estimate(model, **asked, layers_per_stage=found.options["stages"])
+        assert again["phases"]["train"]["time_s"] == pytest.approx(priced["phases"]["train"]["time_s"], rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("flags", "stages"),
+    [
+        ("8 --pipeline-model-parallel-layout 'Ett|(tt|)*6L'", "2,2,2,2,2,2,2,0"),
+        ("4 --pipeline-model-parallel-layout 'E|t*6|t*6|tt,L'", "0,6,6,2"),
+        ("4 --decoder-first-pipeline-num-layers 2", "2,4,4,4"),
+        ("4 --decoder-last-pipeline-num-layers 5 --decoder-first-pipeline-num-layers 1", "1,4,4,5"),
+        ("2 --pipeline-model-parallel-layout 'Et*3|t*4|t*4|t*3L'", None),  # two chunks on each
+    ],
+)
+def test_layouts_of_megatron_are_read_as_it_expands_them(flags, stages):
+    """docs/user-guide of Megatron Core: x*n and (x)*n repeat, commas are for reading."""
+    sizes = "--num-layers 14 --hidden-size 512 --num-attention-heads 8 --seq-length 512 --micro-batch-size 1 --bf16"
+    launch = read.read_text(f"torchrun --nproc_per_node 8 pretrain_gpt.py {sizes} --pipeline-model-parallel-size {flags}", "megatron")  # fmt: skip
+    assert launch.options.get("stages") == stages
+    assert any("layout" in one for one in launch.unmodelled) == (stages is None)
+
+
+def test_ends_that_count_as_layers_are_written_where_they_were_asked_for(cli):
+    asked = "llama-3.1-405b --hw h100 -n 8192 --phase train --batch 2048 --seq-len 8192 --tp 8 --pp 16 --dp 64 --layers-per-stage embedding+loss --virtual-stages 8"
+    ran = cli("estimate", *asked.split(), "--framework", "megatron", "--emit", "megatron")
+    assert (ran.code, "left out" in ran.err, "--account-for-loss-in-pipeline-split" in ran.out) == (0, False, True)
+    asked = "gemma-2-9b --hw h100 -n 32 --phase train --batch 512 --tp 1 --pp 4 --dp 8 --virtual-stages 1 --framework megatron"
+    words = cli("estimate", *asked.split(), "--emit", "megatron").out.split()
+    first, last = (int(words[words.index(f"--decoder-{end}-pipeline-num-layers") + 1]) for end in ("first", "last"))
+    assert last < first and (42 - first - last) % 2 == 0  # the head of 256,000 tokens takes the room of layers

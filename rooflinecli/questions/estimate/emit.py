@@ -8,10 +8,14 @@ from collections.abc import Mapping
 from rooflinecli.core.errors import RooflineError, UsageError
 from rooflinecli.core.num import Number
 from rooflinecli.engine import build_request
-from rooflinecli.engine.phase_answer import TrainAnswer
+from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.legality import ENDS
+from rooflinecli.engine.microbatch import best_stages
+from rooflinecli.engine.phase_answer import PhaseAnswer, TrainAnswer
 from rooflinecli.engine.serving_load import variation
 from rooflinecli.importers.launch import emit
 from rooflinecli.importers.launch.read import read
+from rooflinecli.questions.estimate.answer import choose_layouts
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.specs.model import load_model
 
@@ -24,10 +28,10 @@ def launch(
     Raises UsageError where it has no such phase.
     """
     trains, own = emit.tool(tool).TRAINS, getattr(emit.tool(tool), "ENGINE", "")
-    priced = build_request.request(build_request.named(dict(options))).engine
-    if own and priced.partition("-")[0] != own:
+    served_by = build_request.request(build_request.named(dict(options))).engine
+    if own and served_by.partition("-")[0] != own:
         build_request.warn(
-            f"the launch is for {own}, the estimate for {priced}; --engine {own} estimates what is launched"
+            f"the launch is for {own}, the estimate for {served_by}; --engine {own} estimates what is launched"
         )
     in_flight = 1.0 if trains else float(result.workload.batch or 1)
     # an open loop is at times above its mean
@@ -41,7 +45,16 @@ def launch(
         math.ceil(longest - 1e-6),
         None if source is None else read(source),
     )
-    emitted = emit.emit(tool, resolved_options(options, result, trains), slots, tokens, given)
+    resolved = resolved_options(options, result, trains)
+    if (
+        hasattr(emit.tool(tool), "stages_of")
+        and result.model.layers % int(str(resolved["pp"]))
+        and resolved["virtual-stages"] == 1
+    ):
+        ctx = EstimateContext(build_request.request(resolved))
+        priced = choose_layouts(ctx)[0]["train"].layout
+        resolved = {"stages": ",".join(map(str, best_stages(ctx, priced))), **resolved}
+    emitted = emit.emit(tool, resolved, slots, tokens, given)
     if emitted.dropped:
         build_request.warn(
             f"flags that set nothing of the estimate are left out of the launch, give them yourself: {emitted.dropped}"
@@ -56,7 +69,7 @@ def left_out(options: Mapping[str, object], result: EstimateAnswer) -> str:
     if not framework or framework not in emit.tools() or not isinstance(train, TrainAnswer):
         return ""
     model, seq = _model(given, result), _whole(result.workload.seq)
-    layout = {**train.layout_of_phase.options(True), "batch": train.launched_batch, "seq": seq, "phase": ["train"]}
+    layout = {**_layout(given, train, True), "batch": train.launched_batch, "seq": seq, "phase": ["train"]}
     try:
         return emit.emit(framework, {"dtype": result.workload.dtype, **given, "model": model, **layout}).left_out
     except RooflineError:  # a model or work that no launch is written for
@@ -70,8 +83,7 @@ def resolved_options(options: Mapping[str, object], result: EstimateAnswer, trai
     if phase is None:
         raise UsageError(f"this tool {'trains' if trains else 'serves'}; add --phase {wanted[0]}", "phase")
     given = {k: v for k, v in build_request.named(dict(options)).items() if v is not None}
-    plan = result.phases[phase].layout_of_phase
-    found = {**given, "model": _model(given, result), **plan.options(trains)}
+    found = {**given, "model": _model(given, result), **_layout(given, result.phases[phase], trains)}
     found.pop("attention-dp", None)  # the sizes have it
     found["phase"] = ["train"] if trains else ["prefill", "decode"]
     work = result.workload
@@ -92,6 +104,12 @@ def resolved_options(options: Mapping[str, object], result: EstimateAnswer, trai
     if not {"qps", "concurrency"} & set(given):
         found["batch"] = _whole(work.batch)
     return found
+
+
+def _layout(given: Mapping[str, object], phase: PhaseAnswer, trains: bool) -> dict[str, object]:
+    """The options of its layout; ends that count as layers stay a rule, which frameworks have a flag for."""
+    ends = {"stages": given["stages"]} if trains and given.get("stages") in ENDS else {}
+    return {**phase.layout_of_phase.options(trains), **ends}
 
 
 def _model(given: Mapping[str, object], result: EstimateAnswer) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from itertools import groupby, pairwise
 
+from rooflinecli.engine.legality import ENDS
 from rooflinecli.importers.launch import rules, serving_common, training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, formats
 from rooflinecli.importers.launch.training_common import shape_of
@@ -98,12 +99,45 @@ def read(words: list[str], launch: Launch) -> None:
     if stages and shape.get("layers") and "pp" in launch.options:
         launch.options["virtual-stages"] = (shape["layers"] + len(ends)) // (stages * launch.options["pp"])
     args.put(launch, "virtual-stages", "num-virtual-stages-per-pipeline-rank")
-    if ends:
-        launch.options["stages"] = "+".join(ends)
+    if layers := "+".join(ends) or stages_of(args, launch):
+        launch.options["stages"] = layers
     recomputed(args, launch)
     training_common.optimizer(launch, args.pop("optimizer"))
     launch.shaping = [one for one in args.left(FLAGS) if one not in args.left(FLAGS, FLAGS.shaping)]
     launch.unmodelled += args.left(FLAGS, FLAGS.shaping)
+
+
+def stages_of(args: LaunchArguments, launch: Launch) -> str:
+    """Layers of each stage where they are told, of one chunk: those of both ends, or a layout such as Et*10|t*11|t*11L."""
+    pp, layers = int(launch.options.get("pp") or 1), launch.shape.get("layers")
+    first, last = (args.whole(launch, f"decoder-{end}-pipeline-num-layers") for end in ("first", "last"))
+    written = str(args.first("pipeline-model-parallel-layout") or "").replace(",", "")
+    for times in (r"\(([^()]*)\)\*(\d{1,3})", r"(\w)\*(\d{1,3})"):
+        written = re.sub(times, lambda found: found[1] * int(found[2]), written)
+    chunks = re.fullmatch(r"E(t*(?:\|t*)*)L", written)
+    if chunks and written.count("|") == pp - 1 and args.pop("pipeline-model-parallel-layout"):
+        return ",".join(str(len(chunk)) for chunk in chunks[1].split("|"))
+    if not (first or last) or layers is None or pp < 2 or launch.options.get("virtual-stages", 1) != 1:
+        return ""
+    ends = [first] * bool(first), [last] * bool(last)
+    between = pp - len(ends[0] + ends[1])
+    each = (layers - (first or 0) - (last or 0)) // max(between, 1)
+    return ",".join(map(str, (*ends[0], *[each] * between, *ends[1])))
+
+
+def _told(layers: int, pp: int, chunks: int, given: str) -> dict[str, int | str | bool]:
+    """Flags of how the layers of a pipeline are split: into equal chunks, with ends that count as layers or not, or as `given`."""
+    for ends in ("", *sorted(ENDS, reverse=True)) if given in ("", *ENDS) else ():
+        each, rest = divmod(layers + sum(ENDS.get(ends, ())), pp * chunks)
+        if not rest and (given == ends or (not given and ends in ("", "embedding+loss"))):
+            counted = {f"--account-for-{end}-in-pipeline-split": True for end in ends.split("+") if end}
+            return counted | ({"--num-layers-per-virtual-pipeline-stage": each} if chunks > 1 else {})
+    stages = [int(each) for each in given.split(",")] if re.fullmatch(r"\d+(,\d+)+", given) else []
+    if chunks > 1 or len(stages) != pp or sum(stages) != layers:
+        return {}
+    if min(stages) and len({*stages[1:-1]}) < 2:
+        return {f"--decoder-{end}-pipeline-num-layers": stages[at] for end, at in (("first", 0), ("last", -1))}
+    return {"--pipeline-model-parallel-layout": f"E{'|'.join(f't*{each}' if each else '' for each in stages)}L"}
 
 
 def settings(args: LaunchArguments, launch: Launch, gated: bool) -> None:
@@ -207,22 +241,17 @@ def write(options: Options, model: str) -> str:
     n, pp, stages = int(options["n"]), int(options.get("pp", 1)), int(options.get("virtual-stages") or 1)
     dtype, zero, recompute = options.get("dtype"), int(options.get("zero", 0)), options.get("recompute", "none")
     each = training_common.per_node(n)
-    # where chunks of layers alone are not equal, both ends count as a layer each; others it does not start
-    layers, chunks = shape["layers"], pp * stages
-    ends = pp > 1 and "stages" not in options and layers % chunks != 0 and (layers + 2) % chunks == 0
-    of_chunk, rest = divmod(layers + 2 * ends, chunks)
     runner = ["torchrun", "--nproc_per_node", str(each), "--nnodes", str(n // each), "pretrain_gpt.py"]
     grouped, experts = shape["kv_heads"] != shape["heads"], shape["experts"]
     own = {
         "--ffn-hidden-size": None if experts else shape["d_ff"], "--moe-ffn-hidden-size": shape["d_ff"] if experts else None,
         "--group-query-attention": grouped, "--num-query-groups": shape["kv_heads"] if grouped else None,
         "--untie-embeddings-and-output-weights": not shape["tied"], "--pipeline-model-parallel-size": pp,
-        "--num-layers-per-virtual-pipeline-stage": of_chunk if stages > 1 and pp > 1 and not rest else None,
         "--bf16": dtype in ("bf16", "fp8"), "--fp16": dtype == "fp16", "--fp8-format": "hybrid" if dtype == "fp8" else None,
         "--use-distributed-optimizer": zero == 1, "--use-megatron-fsdp": zero > 1,
         "--data-parallel-sharding-strategy": {2: "optim_grads", 3: "optim_grads_params"}.get(zero),
         "--recompute-granularity": recompute if recompute in ("full", "selective") else None,
         "--recompute-method": "uniform" if recompute == "full" else None, "--recompute-num-layers": 1 if recompute == "full" else None,
-        **{f"--account-for-{end}-in-pipeline-split": ends for end in ("embedding", "loss")}, **_architecture(spec),
+        **(_told(shape["layers"], pp, stages, str(options.get("stages") or "")) if pp > 1 else {}), **_architecture(spec),
     }  # fmt: skip
     return serving_common.command(runner, FLAGS, {**options, **shape}, own)
