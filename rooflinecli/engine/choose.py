@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -289,6 +289,25 @@ def nearest_feasible(ctx: EstimateContext, phases: tuple[str, ...]) -> ChosenLay
         with suppress(UsageError, Infeasible):
             return choose(EstimateContext(replace(ctx.request, **freed)), phases, fastest=False)
     return None
+
+
+def narrower_weights(ctx: EstimateContext) -> dict[str, str]:
+    """Options of the engine's narrower weights, where the run has 16 bits and names no format."""
+    r = ctx.request
+    if ctx.dtype not in ("bf16", "fp16") or r.dtype is not None or r.weight_dtype is not None:
+        return {}
+    offered = {option: ctx.engine.narrower.get(option, "") for option in ("dtype", "weight-dtype")}
+    return {option: to for option, to in offered.items() if to and (to != "fp8" or to in r.hardware.peak)}
+
+
+def in_narrower_weights(ctx: EstimateContext, layouts: Mapping[str, Layout]) -> str:
+    """The option of narrower weights in which the layouts of serving phases fit as they are; empty where none do."""
+    for option, to in narrower_weights(ctx).items():
+        narrow = replace(ctx.request, dtype=to) if option == "dtype" else replace(ctx.request, weight_dtype=to)
+        other = EstimateContext(narrow)
+        if all(resident_memory(other, layout, phase).fits for phase, layout in layouts.items()):
+            return f"--{option} {to}"
+    return ""
 
 
 def layers_that_fit(ctx: EstimateContext, layout: Layout, phases: tuple[str, ...]) -> int | None:

@@ -7,6 +7,9 @@ import json
 import pytest
 from conftest import run_cli
 
+from rooflinecli.questions.rl.question import Rl
+from rooflinecli.questions.rl.variants import _tried
+
 
 @pytest.mark.parametrize(
     ("asked", "said"),
@@ -20,6 +23,9 @@ from conftest import run_cli
         ("serving quantize -p 70B --to q4_k_z", "unknown dtype 'q4_k_z'"),
         ("scaling run -p 70B --tokens 15T --hw h100 --mfu 0.4 --usd-per-hour 2", "here it is --price"),
         ("scaling run -p 70B --tokens 15T --hw h100 --mfu 0.4", "at 40% MFU of 6 N D"),
+        ("estimate flux --hw rtx-4090 -n 1 --phase prefill", "-n 2 --tp 2 --pp 1 --dp 1; or --dtype fp8 on the same devices, check accuracy"),
+        ("rl llama-3.3-70b --hw h100 -n 4 --search", "the update alone needs 329 GB per device of 86 GB; take a larger -n"),
+        ("rl gpt2 --hw m3-max -n 1 --prompts 2 --samples 2 --prompt 64 --output 64 --engine vllm", "nothing shows that it runs on Apple M3 Max"),
         ("compare gpt2 --hw h100,l40s --phase decode", "vs best at bound"),
         ("estimate gpt2 --hw h100 --framework zorble", "unknown framework 'zorble'"),
         ("estimate gpt2 --hw １h100", "unknown chip"),
@@ -59,6 +65,13 @@ def test_eagle3_is_an_eagle_head():
         "estimate llama-3-8b --hw h100 --phase decode --acceptance-rate 0.7 --format json --speculative-method".split()
     )
     assert run_cli(*asked, "eagle3").json["phases"]["decode"] == run_cli(*asked, "eagle").json["phases"]["decode"]
+
+
+def test_changes_of_an_rl_step_wait_for_the_longest_sample_too():
+    asked = Rl("gpt2", hw="h100", n=4, prompts=4, samples=2, prompt=64, output=64)
+    tried = [options for options, _ in _tried(asked)]
+    split = "--rollout-devices 2 --staleness 1"
+    assert split in tried and f"{split} --partial-rollout" in tried
 
 
 def test_no_cached_prompt_is_a_rate_of_hits_too():

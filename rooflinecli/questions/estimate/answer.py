@@ -12,7 +12,15 @@ from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.core.units import si
 from rooflinecli.engine import apply_calibration, build_request, option_conflicts
-from rooflinecli.engine.choose import ChosenLayout, choose, layers_that_fit, nearest_feasible, reach, smaller_work
+from rooflinecli.engine.choose import (
+    ChosenLayout,
+    choose,
+    in_narrower_weights,
+    layers_that_fit,
+    nearest_feasible,
+    reach,
+    smaller_work,
+)
 from rooflinecli.engine.context import UNNAMED, EstimateContext, whole_model
 from rooflinecli.engine.counted_loop import counted
 from rooflinecli.engine.evaluate import answer, derive, prefill_share_under_load, priced, token_prices
@@ -256,6 +264,8 @@ def _violations(
         elif option is not None:
             layout = layout_answer(option.layout, option.batch is None, option.reason)
             remedy = f"nearest that works: {_flags(option, phase, ctx.request)}"
+        if kind != ("train",) and (narrower := in_narrower_weights(ctx, {p: layouts[p] for p in kind})):
+            remedy = f"{remedy}; or {narrower} on the same devices, check accuracy"
         message = (
             f"{phase} needs {si(needed, 'B')} per device, {si(needed - available, 'B')} more than the {si(available, 'B')} of "
             f"{ctx.request.hardware.name}; {remedy}"

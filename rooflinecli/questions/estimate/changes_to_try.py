@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from rooflinecli.core.errors import RooflineError
 from rooflinecli.engine import build_request
+from rooflinecli.engine.choose import narrower_weights
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.phase_answer import LayoutAnswer, PhaseAnswer
 from rooflinecli.questions.estimate.answer import estimate
@@ -87,27 +88,27 @@ def _candidates(
 ) -> Iterator[dict[str, object]]:
     """Narrower formats where none was asked for; in training an overlapped expert all-to-all and twice the batch, which has fewer
     bubbles; in serving twice the tensor ranks, unless the engine splits layers over its devices."""
-    peaks, work = request.hardware.peak, answer.workload
-    wide, trains = work.dtype in ("bf16", "fp16"), kind == "train"
-    engine = EstimateContext(request).engine
-    narrower = {"dtype": "fp8"} if trains else engine.narrower
-    # QLoRA multiplies in 16 bits (bitsandbytes), and a quantized checkpoint stays as it is
-    if wide and not {"dtype", "weight-dtype"} & set(given) and not (trains and request.recipe == "qlora"):
-        for option in ("dtype", "weight-dtype"):
-            if (narrow := narrower.get(option)) and (narrow != "fp8" or "fp8" in peaks):
-                yield {option: narrow}
+    ctx, work, trains = EstimateContext(request), answer.workload, kind == "train"
+    engine = ctx.engine
+    if not trains:
+        for option, narrow in narrower_weights(ctx).items():
+            yield {option: narrow}
     if trains:
+        # QLoRA multiplies in 16 bits (bitsandbytes), and a quantized checkpoint stays as it is
+        wide = work.dtype in ("bf16", "fp16") and request.recipe != "qlora"
+        if wide and not {"dtype", "weight-dtype"} & set(given) and "fp8" in request.hardware.peak:
+            yield {"dtype": "fp8"}
         if layout.ep > 1 and "ep-overlap" not in given:
             yield {"ep-overlap": True}
         if set(answer.phases) == {"train"} and work.train_batch:
             yield {"batch": 2 * round(work.train_batch)}
         return
     if (
-        narrower.get("kv-dtype")
+        engine.narrower.get("kv-dtype")
         and "kv-dtype" not in given
         and work.kv_dtype in ("bf16", "fp16")
         and "decode" in answer.phases
     ):
-        yield {"kv-dtype": narrower["kv-dtype"]}
+        yield {"kv-dtype": engine.narrower["kv-dtype"]}
     if not engine.splits_layers:
         yield {"n": 2 * layout.devices, "tp": 2 * layout.tp}

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from rooflinecli.core.errors import UsageError
+from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.units import count, duration
 from rooflinecli.engine import evaluate
 from rooflinecli.engine.residency import kv_bytes
 from rooflinecli.importers.logs.rl import RlStep
 from rooflinecli.layers.build import ledger
 from rooflinecli.layers.recurrent import Recurrent
+from rooflinecli.questions.estimate.answer import foreign
 from rooflinecli.questions.rl import answer_types as types
 from rooflinecli.questions.rl import parts as rl_parts
 from rooflinecli.questions.rl.parts import Part, Rollout, Sample, Update
-from rooflinecli.questions.rl.question import Rl, step_of
+from rooflinecli.questions.rl.question import SMALLER, Rl, step_of
 from rooflinecli.specs import flag_text
 from rooflinecli.specs.model import load_model
 
@@ -246,6 +247,16 @@ def _memory(question: Rl, rollout: Rollout, update: Update, samples: list[Sample
     return found, moved
 
 
+def too_large(question: Rl, devices: int) -> None:
+    """Raises Infeasible where the update does not fit, though it has every device: no rollout beside it will."""
+    memory = rl_parts.update(question, devices, rl_parts.samples_of(question)).answer.memory
+    needed, capacity = float(memory.total_bytes), float(memory.capacity_bytes)
+    if needed > capacity:
+        raise Infeasible(
+            f"the update alone needs {needed / 1e9:.0f} GB per device of {capacity / 1e9:.0f} GB; {SMALLER}"
+        )
+
+
 def answered(question: Rl, done: Callable[[int, int], None]) -> types.RlAnswer:
     """The answer, with the layouts of a search where one was asked for: `done` hears of how many out of how many. Raises UsageError, DataError
     and Infeasible."""
@@ -436,6 +447,7 @@ def _notes(composed: Composed, constants: Constants, log: RlStep | None) -> list
         found.append(
             f"samples are up to {off} step{'s' if off > 1 else ''} older than the policy that they train; what that costs in reward is not in the seconds"
         )
+    found += foreign(composed.rollout.engine.ctx)
     if composed.offloaded:
         found.append("state that the trainer does not use is in host memory while another role works")
     return found

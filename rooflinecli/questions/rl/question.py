@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # a help page needs none
 ALGORITHMS = ("grpo", "ppo", "dapo", "rloo", "reinforce++")
 REFERENCE = ("grpo", "ppo", "rloo", "reinforce++")  # DAPO has no KL term, hence no reference policy
 PROMPTS, SAMPLES = 512, 16
+SMALLER = "take a larger -n, --tp, --pp or --zero, or --recipe lora"
 SERVING_ONLY = frozenset(("kv-dtype", "engine", "gpu_memory_utilization", "gpu-memory-utilization"))
 
 
@@ -143,7 +144,7 @@ class Rl(
         memory = answer.memory
         if memory.fits:
             return ""
-        return f"the roles need {memory.most_bytes / 1e9:.0f} GB per device of {memory.capacity_bytes / 1e9:.0f} GB"
+        return f"the roles need {memory.most_bytes / 1e9:.0f} GB per device of {memory.capacity_bytes / 1e9:.0f} GB; {'' if self.search else 'try --search, or '}{SMALLER}"
 
     def launched(self) -> Rl:
         """The question with the options of --from, over which its own prevail. Raises UsageError."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import product
 
 from rooflinecli.core.errors import Infeasible, UsageError
-from rooflinecli.questions.rl.answer import DEVICES, Constants, compose
+from rooflinecli.questions.rl.answer import DEVICES, Constants, compose, too_large
 from rooflinecli.questions.rl.answer_types import LayoutCandidate, TriedOptions
 from rooflinecli.questions.rl.question import Rl
 
@@ -24,6 +24,7 @@ def search(
     devices = int(question.n or DEVICES)
     found: dict[tuple[object, ...], tuple[Rl, LayoutCandidate]] = {}
     reason, stopped, every = "no layout fits", "", _layouts(question, devices)
+    too_large(question.replace(search=None), devices)
     for i, asked in enumerate(every):
         done(min(i, 1), len(every))
         try:
@@ -126,10 +127,11 @@ def _tried(question: Rl) -> list[tuple[str, Rl]]:
     if not question.staleness:
         if question.rollout_devices is None:
             found.append({"staleness": 1})
+            shares = [share for share in (devices // 2, devices * 3 // 4) if 0 < share < devices]
             found += [
-                {"rollout_devices": share, "staleness": 1, "partial_rollout": True}
-                for share in (devices // 2, devices * 3 // 4)
-                if 0 < share < devices
+                {"rollout_devices": share, "staleness": 1, **cut}
+                for share in shares
+                for cut in ({}, {"partial_rollout": True})
             ]
         else:
             found += [{"staleness": 1}, {"staleness": 1, "partial_rollout": True}]

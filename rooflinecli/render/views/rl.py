@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from rooflinecli.core.text import plural
 from rooflinecli.questions.rl.answer_types import RlAnswer, RoleMemory
+from rooflinecli.questions.rl.question import SMALLER
 from rooflinecli.render.blocks import Column, Headline, Note, Page, Pairs, Prose, Table, page, records
 from rooflinecli.render.numbers import NONE, amount, around, devices, error, money, percent, rate, text
 
 _SHOWN = 12  # layouts of a search
-_SMALLER = "--search: layouts that fit these devices; else a larger -n, --tp, --pp or --zero, or --recipe lora"
 
 
 def view(r: RlAnswer) -> Page:
@@ -31,7 +31,14 @@ def view(r: RlAnswer) -> Page:
         ("limits", slow if r.memory.fits else f"{largest.role}: {text(held, 'bytes')} of {capacity} per device")
     )
     if r.changes is None:
-        sums.append(("try", "--changes: what shortens the step" if r.memory.fits else _SMALLER))
+        sums.append(
+            (
+                "try",
+                "--changes: what shortens the step"
+                if r.memory.fits
+                else f"--search: layouts that fit these devices; else {SMALLER}",
+            )
+        )
     if run is not None:
         said = f"{plural(run.steps, 'step')}: {around(run.time_s, run.interval_s, 'time_s')}"
         sums.append(("run", said + (f", {money(run.usd)}" if run.usd else "")))
