@@ -51,6 +51,14 @@ def test_a_bill_is_the_offer_of_the_table(chip: str, words: str, region: str, us
     assert answer.cost.usd_per_million_output_tokens == pytest.approx(hourly / (decode.tokens_per_s * 3600) * 1e6)
 
 
+def test_a_region_chooses_among_the_offers_of_a_provider() -> None:
+    """Of Vast's H100 one in the Czech Republic costs less than one in the United States; a region that no row knows chooses nothing."""
+    spec = load_hardware("h100")
+    there, here = (prices.choose(spec, "vast marketplace", region) for region in ("CZ", "us"))
+    assert there is not None and here is not None and (there.offer.usd, here.offer.usd) == (1.8, 2.1338)
+    assert prices.choose(spec, "vast marketplace", "moon") == prices.choose(spec, "vast marketplace")
+
+
 @pytest.mark.parametrize("chip", ["mi300x", "rtx-4090", "tpu-v5p", "h100", "b200", "a100-80"])
 def test_every_usual_chip_has_a_price_that_somebody_offered(chip: str) -> None:
     spec = load_hardware(chip)

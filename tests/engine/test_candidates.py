@@ -8,8 +8,9 @@ import pytest
 from conftest import run_cli
 
 from rooflinecli.engine import build_request
-from rooflinecli.engine.choose import candidates, choose, reach, scale_up_domain
+from rooflinecli.engine.choose import Candidate, candidates, choose, reach, scale_up_domain
 from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.residency import resident_memory
 
 LLAMA, MIXTRAL = "llama-3-8b", "mixtral-8x7b"  # 32 heads; 32 heads and eight experts
 
@@ -208,3 +209,11 @@ def test_a_network_that_does_not_reach_is_named():
     """Not a size that nobody gave."""
     ran = run_cli("estimate", "addition-10m", "--hw", "t4", *"-n 256 --batch 1155 --phase train".split())
     assert ran.code == 2 and "describes a network of 8" in ran.err
+
+
+def test_a_candidate_needs_what_its_fullest_phase_does():
+    """Many long answers hold more than one short prompt."""
+    context = ctx("llama-3.1-8b", n=1, prompt=16, output=4096, batch=64)
+    layout = next(iter(candidates(context, "decode", 1)))
+    prefill, decode = (float(resident_memory(context, layout, phase).total_bytes) for phase in ("prefill", "decode"))
+    assert prefill < decode == Candidate(layout, True).needs(context, ("prefill", "decode"))

@@ -7,6 +7,7 @@ from launch.launched import options_of
 
 import rooflinecli as rl
 from rooflinecli.core.errors import RooflineError, UsageError
+from rooflinecli.importers.launch import read
 from rooflinecli.importers.launch.launch import LaunchArguments, flags
 from rooflinecli.specs.model import load_model
 
@@ -355,6 +356,15 @@ def test_one_head_of_keys_is_read_where_a_script_of_megatron_says_so(tmp_path):
     text = "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 6 --hidden-size 1024 --num-attention-heads 16 --attention-head-type multiquery --seq-length 1024 --global-batch-size 8 --bf16"
     found, _ = options_of(text, tmp_path)
     assert load_model(found["model"]).layers[-1].attention.n_kv_heads == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "gated"),
+    [("activation: swiglu", True), ("swiglu: true", True), ("swiglu: false", False), ("activation: gelu", False)],
+)
+def test_a_config_of_nemo_says_whether_feed_forwards_are_gated(said, gated):
+    text = f"trainer: {{devices: 8, num_nodes: 1}}\nmodel: {{tensor_model_parallel_size: 2, num_layers: 2, hidden_size: 1024, num_attention_heads: 16, ffn_hidden_size: 4096, {said}}}\n"
+    assert read.read_text(text, "nemo").shape["gated"] is gated
 
 
 def test_a_fine_tuning_of_nemo_names_the_conversion_before_it_and_trains(tmp_path):
