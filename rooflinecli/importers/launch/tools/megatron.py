@@ -6,6 +6,7 @@ Flags as in Megatron Core 0.20 (megatron/training/arguments.py at d98e8a6) and t
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from itertools import groupby, pairwise
 
 from rooflinecli.engine.legality import ENDS
@@ -125,13 +126,13 @@ def stages_of(args: LaunchArguments, launch: Launch) -> str:
     return ",".join(map(str, (*ends[0], *[each] * between, *ends[1])))
 
 
-def _told(layers: int, pp: int, chunks: int, given: str) -> dict[str, int | str | bool]:
+def _told(layers: int, pp: int, chunks: int, given: str) -> Mapping[str, int | str]:
     """Flags of how the layers of a pipeline are split: into equal chunks, with ends that count as layers or not, or as `given`."""
     for ends in ("", *sorted(ENDS, reverse=True)) if given in ("", *ENDS) else ():
         each, rest = divmod(layers + sum(ENDS.get(ends, ())), pp * chunks)
         if not rest and (given == ends or (not given and ends in ("", "embedding+loss"))):
-            counted = {f"--account-for-{end}-in-pipeline-split": True for end in ends.split("+") if end}
-            return counted | ({"--num-layers-per-virtual-pipeline-stage": each} if chunks > 1 else {})
+            own = {"--num-layers-per-virtual-pipeline-stage": each} if chunks > 1 else {}
+            return own | {f"--account-for-{end}-in-pipeline-split": True for end in ends.split("+") if end}
     stages = [int(each) for each in given.split(",")] if re.fullmatch(r"\d+(,\d+)+", given) else []
     if chunks > 1 or len(stages) != pp or sum(stages) != layers:
         return {}
