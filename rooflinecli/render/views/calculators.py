@@ -232,11 +232,8 @@ def label(key: str) -> str:
 
 
 _AROUND = 6  # file types of the first screen
-_GAIN, _FEW_BITS, _SAME = (
-    0.05,
-    4.0,
-    0.01,
-)  # rate that is worth another file; bits per weight below which text suffers; of a size
+_GAIN, _FEW_BITS = 0.05, 4.0  # of a rate, that is worth another file; bits per weight below which text suffers
+_SAME = 0.01  # of a size
 _FILES = (
     Column("file type", "file", text=True),
     Column("size", lambda f: text(f.bytes, "bytes")),
@@ -256,20 +253,18 @@ def fit(answer: FitAnswer, estimate: EstimateAnswer | None = None) -> Page:
     """The machine and the model, the file types around the largest that holds the prompt, what limits it, and what is faster."""
     chip, model, files = answer.hardware, answer.model, answer.files
     head = f"{model.name} ({count(model.parameters)} parameters) on {chip.name}, {text(chip.capacity_bytes, 'bytes')}"
-    best = next((f for f in files if f.file == answer.largest), files[-1])
-    kept = best if answer.largest else files[0]
-    shown = [f for i, f in enumerate(files) if f is kept or not any(_alike(f, one) for one in (*files[:i], kept))]
-    at = shown.index(kept) if answer.largest else len(shown) - 1
+    best = next((f for f in files if f.file == answer.largest), files[0])
+    shown = [f for i, f in enumerate(files) if f is best or not any(_alike(f, one) for one in (*files[:i], best))]
+    at = shown.index(best) if answer.largest else len(shown) - 1
     first = max(0, min(at - 1, len(shown) - _AROUND))
     further: list[tuple[str, str]] = []
     if estimate is not None:
         from rooflinecli.render.views.estimate import limits
 
         further = limits(estimate)
-        worth, own = (1 + _GAIN) * (best.decode_tokens_per_s or 0.0), best.decode_tokens_per_s or 1.0
-        smaller = (f for f in files if f.fits and f.bytes < best.bytes and (f.decode_tokens_per_s or 0.0) > worth)
-        for one in (*smaller,)[:1]:
-            rate, gain = text(one.decode_tokens_per_s, "tokens_per_s"), (one.decode_tokens_per_s or own) / own - 1
+        gains = ((f, _rate_over(f, best) - 1) for f in files if f.fits and f.bytes < best.bytes)
+        for one, gain in [found for found in gains if found[1] > _GAIN][:1]:
+            rate = text(one.decode_tokens_per_s, "tokens_per_s")
             checked = "; check accuracy" if one.bits_per_weight < _FEW_BITS else ""
             further.append(("try", f"--quantization {one.file}: {rate} ({gain:+.0%}){checked}"))
     by: dict[str, list[str]] = {}
@@ -291,7 +286,11 @@ def fit(answer: FitAnswer, estimate: EstimateAnswer | None = None) -> Page:
 def _alike(one: FitRow, other: FitRow) -> bool:
     """Whether two files differ in name alone: experts that keep their own format under every file type."""
     same = one.engine == other.engine and one.fits == other.fits and abs(one.bytes / other.bytes - 1) < _SAME
-    return same and abs((one.decode_tokens_per_s or 1.0) / (other.decode_tokens_per_s or 1.0) - 1) < 2 * _SAME
+    return same and abs(_rate_over(one, other) - 1) < 2 * _SAME
+
+
+def _rate_over(one: FitRow, other: FitRow) -> float:
+    return (one.decode_tokens_per_s or 1.0) / (other.decode_tokens_per_s or 1.0)
 
 
 def _largest(answer: FitAnswer) -> str:

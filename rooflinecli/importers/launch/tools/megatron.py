@@ -116,7 +116,7 @@ def stages_of(args: LaunchArguments, launch: Launch) -> str:
     for times in (r"\(([^()]*)\)\*(\d{1,3})", r"(\w)\*(\d{1,3})"):
         written = re.sub(times, lambda found: found[1] * int(found[2]), written)
     chunks = re.fullmatch(r"E(t*(?:\|t*)*)L", written)
-    if chunks and written.count("|") == pp - 1 and args.pop("pipeline-model-parallel-layout"):
+    if chunks and written.count("|") == pp - 1 > 0 and args.pop("pipeline-model-parallel-layout"):
         return ",".join(str(len(chunk)) for chunk in chunks[1].split("|"))
     if not (first or last) or layers is None or pp < 2 or launch.options.get("virtual-stages", 1) != 1:
         return ""
