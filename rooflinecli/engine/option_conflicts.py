@@ -156,6 +156,11 @@ def framework_note(software: str, chip: HardwareSpec) -> str:
     raise unknown("framework", software, known, "`any` is for one that is not among them", option="software")
 
 
+def every_framework() -> list[str]:
+    """Training frameworks that any kind of chip has constants for, which a shell completes."""
+    return _frameworks([load_defaults(kind).efficiency for kind in packaged(__file__, "launched")["kinds"]])
+
+
 def _frameworks(tables: Sequence[Mapping[str, Mapping[str, Mapping[str, object]]]]) -> list[str]:
     names = {
         name
