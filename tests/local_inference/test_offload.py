@@ -130,7 +130,7 @@ def test_fit_says_what_goes_to_the_host():
     answer = json.loads(
         run_cli("fit", "llama-3-70b", "--hw", "rtx-4090", "--file", "Q4_K_M,F16", "--format", "json").out
     )
-    four, wide = answer["files"]
+    wide, four = answer["files"]  # largest first
     assert four["layers_on_host"] == 34 and not four["fits"] and 2 < four["decode_tokens_per_s"] < 4
     assert wide["layers_on_host"] is None and wide["decode_tokens_per_s"] is None  # more than the host has
     experts = json.loads(

@@ -40,21 +40,13 @@ def launch(
     longest = float((work.prompt or 0) + (work.output or 0))
     if work.request_lengths == "varied":
         longest *= 1 + variation(longest, model.max_context)
-    slots, tokens, given = (
-        math.ceil(in_flight + spread),
-        math.ceil(longest - 1e-6),
-        None if source is None else read(source),
-    )
     resolved = resolved_options(options, result, trains)
-    if (
-        hasattr(emit.tool(tool), "stages_of")
-        and result.model.layers % int(str(resolved["pp"]))
-        and resolved["virtual-stages"] == 1
-    ):
+    uneven = trains and result.model.layers % int(str(resolved["pp"])) and resolved["virtual-stages"] == 1
+    if uneven and hasattr(emit.tool(tool), "stages_of"):
         ctx = EstimateContext(build_request.request(resolved))
-        priced = choose_layouts(ctx)[0]["train"].layout
-        resolved = {"stages": ",".join(map(str, best_stages(ctx, priced))), **resolved}
-    emitted = emit.emit(tool, resolved, slots, tokens, given)
+        resolved = {"stages": ",".join(map(str, best_stages(ctx, choose_layouts(ctx)[0]["train"].layout))), **resolved}
+    given = None if source is None else read(source)
+    emitted = emit.emit(tool, resolved, math.ceil(in_flight + spread), math.ceil(longest - 1e-6), given)
     if emitted.dropped:
         build_request.warn(
             f"flags that set nothing of the estimate are left out of the launch, give them yourself: {emitted.dropped}"

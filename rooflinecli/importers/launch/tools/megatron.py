@@ -100,8 +100,7 @@ def read(words: list[str], launch: Launch) -> None:
     if stages and shape.get("layers") and "pp" in launch.options:
         launch.options["virtual-stages"] = (shape["layers"] + len(ends)) // (stages * launch.options["pp"])
     args.put(launch, "virtual-stages", "num-virtual-stages-per-pipeline-rank")
-    if layers := "+".join(ends) or stages_of(args, launch):
-        launch.options["stages"] = layers
+    launch.put("stages", "+".join(ends) or stages_of(args, launch), "--pipeline-model-parallel-layout")
     recomputed(args, launch)
     training_common.optimizer(launch, args.pop("optimizer"))
     launch.shaping = [one for one in args.left(FLAGS) if one not in args.left(FLAGS, FLAGS.shaping)]
@@ -120,10 +119,8 @@ def stages_of(args: LaunchArguments, launch: Launch) -> str:
         return ",".join(str(len(chunk)) for chunk in chunks[1].split("|"))
     if not (first or last) or layers is None or pp < 2 or launch.options.get("virtual-stages", 1) != 1:
         return ""
-    ends = [first] * bool(first), [last] * bool(last)
-    between = pp - len(ends[0] + ends[1])
-    each = (layers - (first or 0) - (last or 0)) // max(between, 1)
-    return ",".join(map(str, (*ends[0], *[each] * between, *ends[1])))
+    each = (layers - (first or 0) - (last or 0)) // max(pp - bool(first) - bool(last), 1)
+    return ",".join(map(str, (first or each, *[each] * (pp - 2), last or each)))
 
 
 def _told(layers: int, pp: int, chunks: int, given: str) -> Mapping[str, int | str]:
