@@ -80,11 +80,10 @@ def _ttft_under_load(ctx: EstimateContext, layout: Layout, step: PricedPass) -> 
         seconds = serving_load.mean_open_loop_ttft(ctx, layout, busy, step.seconds, itl, without_prompts)
         if (loop := counted_loop.counted(ctx, layout, busy)) is not None:
             seconds = loop.instead_of(loop.first, seconds)
-        if ctx.request.max_sequences is not None:
-            wait = closed_loop.wait_for_slot(
-                busy.batch, residency.max_sequences(ctx), *full_slots(ctx, layout)[:2], serving_load.length_spread(ctx)
-            )
-            seconds = seconds + wait
+        if num.present(queues := serving_load.may_queue(ctx, layout, busy)):
+            slots, spread = serving_load.slots(ctx, layout), serving_load.length_spread(ctx)
+            wait = closed_loop.wait_for_slot(busy.batch, slots, *full_slots(ctx, layout)[:2], spread)
+            seconds = seconds + num.where(queues, wait, 0.0)
     else:
         seconds = _closed_loop_ttft(ctx, layout, busy, token(ctx, layout, busy).seconds)
     step.costs.add_time("waiting", seconds - step.seconds, "step", 1.0)
@@ -119,20 +118,27 @@ def _first_in_slot(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, itl:
 
 
 def full_slots(ctx: EstimateContext, layout: Layout) -> tuple[Number, Number, Number]:
-    """Seconds of a request in a slot where all that --max-num-seqs allows are taken and others wait, the requests per second that end then over
-    those that come, and the ITL. Raises Infeasible for an open loop that brings more."""
+    """Seconds of a request in a slot where all that a replica runs at once are taken and others wait, the requests per second that come over
+    those that end then, and the ITL. Raises Infeasible for an open loop that brings more."""
 
     def full() -> tuple[Number, Number, Number]:
-        slots, rate = residency.max_sequences(ctx), serving_load.arrivals(ctx, layout)[0]
+        slots, rate = serving_load.slots(ctx, layout), serving_load.arrivals(ctx, layout)[0]
         loaded = ctx.in_closed_loop(2 * slots)
         busy = load(loaded, layout)
         itl = token(loaded, layout, busy).seconds
         request = serving.e2e_latency(_first_in_slot(loaded, layout, busy, itl), itl, ctx.output)
         share = label(rate * request / slots, "u")
         if num.plain(share) and num.value(share) >= 1:
+            by_memory = num.value(slots) < num.value(residency.max_sequences(ctx))
+            why = (
+                f"whose cache holds {num.value(slots):,.0f} requests"
+                if by_memory
+                else f"with --max-num-seqs {num.value(slots):g}"
+            )
+            enough = int(num.value(layout.dp * share)) + 1
             raise Infeasible(
-                f"--qps {num.value(ctx.request.qps):g} cannot be sustained: a replica with --max-num-seqs {num.value(slots):g} answers "
-                f"{float(num.value(slots / request)):.3g} requests/s; use more replicas (--dp), a lower rate or a larger --max-num-seqs"
+                f"--qps {num.value(ctx.request.qps):g} cannot be sustained: a replica {why} answers {float(num.value(slots / request)):.3g} "
+                f"requests/s; use --dp {enough}, {'' if by_memory else 'a larger --max-num-seqs '}or a lower rate"
             )
         return request, share, itl
 
@@ -184,7 +190,7 @@ def decode(ctx: EstimateContext, layout: Layout) -> DecodeAnswer:
 def decode_pass(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> PricedPass:
     """One token for every running sequence, in the middle of the output."""
     context = serving.mean_context(ctx.prompt, ctx.output)
-    sequences = num.minimum(busy.batch + 1, residency.max_sequences(ctx)) if busy.kind == "open" else busy.batch
+    sequences = num.minimum(busy.batch + 1, serving_load.slots(ctx, layout)) if busy.kind == "open" else busy.batch
     batch = serving_load.sequences_per_stage(layout, sequences)
     step = speculation.token_step(ctx, layout, batch, context)
     step = serving_load.padded_to_graph(ctx, layout, step, batch, context, prompts=busy.kind != "static")
@@ -221,8 +227,8 @@ def token(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> PricedPass
             seconds = step.seconds + added
         else:
             seconds = open_itl(ctx, layout, step.seconds, busy.share)
-            if ctx.request.max_sequences is not None:
-                seconds = num.minimum(seconds, full_slots(ctx, layout)[2])
+            if num.present(queues := serving_load.may_queue(ctx, layout, busy)):
+                seconds = num.where(queues, num.minimum(seconds, full_slots(ctx, layout)[2]), seconds)
             added = seconds - step.seconds
         if (loop := counted_loop.counted(ctx, layout, busy)) is not None:
             added = loop.instead_of(num.maximum(loop.itl - step.seconds, 0) * (ctx.output > 1), added)

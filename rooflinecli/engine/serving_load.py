@@ -39,6 +39,7 @@ ROUNDS = 8
 UNSOLVED, BISECTIONS = 1e-2, 48  # of the sequences in flight; halvings of their range where secants do not end
 BEHIND = 1e-3  # of the sequences in flight: a request rate missed by more is not sustained
 VARIATION = 0.2  # of a length given as one number
+FILLED = 0.5  # of what a replica runs at once: where more are in flight in the mean, arrivals may find all taken
 LEAST = 1e-12  # sequences in flight: a request rate may be arbitrarily low
 
 
@@ -69,8 +70,7 @@ def _load(ctx: EstimateContext, layout: Layout) -> ReplicaLoad:
     if r.concurrency is None:
         return ReplicaLoad("static", ctx.batch, largest)
     batch, per_slot = ctx.batch, 1.0
-    # what does not hold one sequence is priced as if it held all
-    most = num.where(largest >= 1, largest, max_sequences(ctx))
+    most = slots(ctx, layout)
     if r.concurrency is MOST:
         batch = num.maximum(largest, 1)
     elif num.present(batch > most):
@@ -82,6 +82,17 @@ def _load(ctx: EstimateContext, layout: Layout) -> ReplicaLoad:
         prompt_s = prompt_s * serving.prompts_computed(pressure, ctx.prompt, ctx.output)
         evicted = serving.evicted_sequences(pressure, ctx.prompt, ctx.output)
     return ReplicaLoad("closed", batch, largest, prompt_s, requests_per_slot=per_slot, evicted=evicted)
+
+
+def slots(ctx: EstimateContext, layout: Layout) -> Number:
+    """Sequences that a replica runs at once under a load, while others queue; what does not hold one is priced as if it held all."""
+    largest = max_batch(ctx, layout)
+    return num.where(largest >= 1, largest, max_sequences(ctx))
+
+
+def may_queue(ctx: EstimateContext, layout: Layout, load: ReplicaLoad) -> Number:
+    """Whether arrivals of an open loop may find all slots taken: more than FILLED of them are, or --max-num-seqs leaves few."""
+    return (load.batch > FILLED * slots(ctx, layout)) | (ctx.request.max_sequences is not None)
 
 
 def waits_for_cache(ctx: EstimateContext, layout: Layout) -> Number:
@@ -138,18 +149,17 @@ def _open_loop(ctx: EstimateContext, layout: Layout, largest: Number) -> Replica
         )
     plain, bare = ctx.without_trace(layout)
     context = serving.mean_context(plain.prompt, plain.output)
-    left, per_second, most = 1 - num.value(share), num.value(rate), num.value(max_sequences(ctx))
+    left, per_second, most = 1 - num.value(share), num.value(rate), num.value(slots(ctx, layout))
 
     def excess(batch: Number) -> Number:
         itl = open_itl(plain, bare, token_step(plain, bare, num.minimum(batch + 1, most), context).seconds, 1 - left)
         return serving.sequences_in_flight(per_second, plain.output, itl) - batch
 
     batch = _root(excess, num.value(largest))
-    if num.plain(batch) and is_unstable(excess(batch), batch):
-        raise Infeasible(
-            f"--qps {qps:g}: a replica falls behind, with {float(batch):,.0f} sequences in flight it makes fewer tokens "
-            "than are asked for; use more replicas (--dp) or a lower rate"
-        )
+    if num.plain(batch) and num.value(largest) >= 1 and batch > FILLED * most:
+        from rooflinecli.engine.inference import full_slots  # which prices the closed loop that keeps them full
+
+        full_slots(ctx, layout)
     beyond = most if num.plain(batch) else 4 * num.maximum(num.value(largest), 1.0)  # which no memory holds
     batch = num.where(batch > most, beyond, batch)
     return ReplicaLoad("open", solved_value(batch, rate, "b", "sequences", "b = qps S_o ITL(b)"), largest, cost, share)

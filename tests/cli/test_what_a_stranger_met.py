@@ -74,6 +74,22 @@ def test_changes_of_an_rl_step_wait_for_the_longest_sample_too():
     assert split in tried and f"{split} --partial-rollout" in tried
 
 
+def test_a_rate_that_fills_the_cache_is_what_a_full_replica_answers():
+    """An engine queues what its cache does not hold: 302 requests of 4 H100, which end 5.1 a second (simulated: 5.0 to 5.2)."""
+    asked = "estimate llama-3.3-70b --hw h100 -n 4 --tp 4 --dtype fp8 --engine vllm --prompt 2k --output 512".split()
+    phases = ["--phase", "prefill", "--phase", "decode"]
+    more = run_cli(*asked, *phases, "--qps", "9", "--format", "json")
+    said = more.json["violations"][0]["message"]
+    assert more.code == 1 and "a replica whose cache holds 302 requests answers 5.13 requests/s; use --dp 2" in said
+    assert more.json["phases"]["decode"]["batch"] == 302 and not more.json["feasible"]
+    enough = ["estimate", *asked[1:4], "-n", "8", *asked[6:], "--dp", "2", "--qps", "9"]
+    assert run_cli(*enough, *phases).code == 0
+    below = run_cli(*asked, *phases, "--qps", "5.05", "--format", "json").json
+    assert below["feasible"] and below["phases"]["decode"]["batch"] < 302
+    waits = run_cli(*asked, *phases, "--qps", "5.12", "--format", "json").json["phases"]["prefill"]["time_s"]
+    assert waits > 1.5 * below["phases"]["prefill"]["time_s"]  # the last slots are taken at times
+
+
 def test_no_cached_prompt_is_a_rate_of_hits_too():
     """0 is the default, and a point of a sweep from it."""
     asked = "sweep llama-3-8b --hw h100 --phase prefill --prompt 2k --format csv --prefix-hit-rate".split()

@@ -59,11 +59,21 @@ def estimate(request: Request, lift: PlainLift = PLAIN) -> types.EstimateAnswer:
     """Everything `roofline estimate` prints, SI, the unit in the key. Numbers are Traced when `lift` is.
 
     Raises UsageError for a request that cannot be laid out, Infeasible when no device count holds any phase of it. A plan
-    that does not fit is answered, with `feasible` false.
+    that does not fit is answered, with `feasible` false, and a request rate that no layout sustains with what one does that has all it runs at once.
     """
     ctx = context_of(request)
     request = ctx.request
-    choices, infeasible = choose_layouts(ctx)
+    try:
+        choices, infeasible = choose_layouts(ctx)
+    except Infeasible as error:
+        if request.qps is None:
+            raise
+        full = estimate(replace(request, qps=None, concurrency=MOST), lift)
+        over = [
+            types.Violation(constraint=f"{phase}.load", message=str(error)) for phase in full.phases if phase != "train"
+        ]
+        full.feasible, full.violations = False, [*over, *full.violations]
+        return full
     lifted = ctx if lift is PLAIN else EstimateContext(request, lift)
     phases = {phase: _answered(lifted, phase, choice) for phase, choice in choices.items()}
     layouts = {phase: choice.layout for phase, choice in choices.items()}

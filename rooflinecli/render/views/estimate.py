@@ -49,7 +49,10 @@ def view(answer: EstimateAnswer) -> Page:
         [_phases(answer)],
         [Pairs(limits(answer))],
         _gap(answer),
-        [Prose(f"does not fit: {v.message}", indent=2, style="red") for v in answer.violations],
+        [
+            Prose(f"does not fit: {m}", indent=2, style="red")
+            for m in dict.fromkeys(v.message for v in answer.violations)
+        ],
         _notes(answer),
         details=[[Prose(_facts(answer), style="dim")], [_breakdown(answer)], [_memory(answer)], [_cost(answer)]],
         about=f"breakdown, memory, cost; --explain {list(answer.timed)[-1]}.time_s derives it",
