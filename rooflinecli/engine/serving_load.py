@@ -37,7 +37,6 @@ from rooflinecli.specs.request import MOST
 MANY = 1048576.0  # prompts in one pass, among which weights and kernel launches are shared until they vanish
 ROUNDS = 8
 UNSOLVED, BISECTIONS = 1e-2, 48  # of the sequences in flight; halvings of their range where secants do not end
-BEHIND = 1e-3  # of the sequences in flight: a request rate missed by more is not sustained
 VARIATION = 0.2  # of a length given as one number
 FILLED = 0.5  # of what a replica runs at once: where more are in flight in the mean, arrivals may find all taken
 LEAST = 1e-12  # sequences in flight: a request rate may be arbitrarily low
@@ -243,11 +242,6 @@ def length_spread(ctx: EstimateContext) -> Number:
 def variation(tokens: Number, longest: float | None) -> Number:
     """The same for requests of a mean number of tokens, whose lengths are not asked to be equal: at most as far as the model's context reaches."""
     return num.minimum(num.maximum((longest or INF) / tokens - 1, 0), VARIATION)
-
-
-def is_unstable(excess: Number, batch: Number) -> bool:
-    """Whether a request rate brings more sequences than `batch` of them end, beyond the error of the search for it."""
-    return bool(excess > BEHIND * batch)
 
 
 def _root(excess: Callable[[Number], Number], most: Number) -> Number:

@@ -90,6 +90,16 @@ def test_a_rate_that_fills_the_cache_is_what_a_full_replica_answers():
     assert waits > 1.5 * below["phases"]["prefill"]["time_s"]  # the last slots are taken at times
 
 
+def test_a_sweep_of_rates_says_which_a_replica_keeps_up_with():
+    """Whether layouts are given, and points are arrays, or chosen, and points are estimates."""
+    asked = "sweep llama-3.3-70b --hw h100 -n 4 --tp 4 --dtype fp8 --engine vllm --prompt 2k --output 512 --phase decode --format csv".split()
+    for given in ([], ["--pp", "1", "--dp", "1"]):
+        rows = run_cli(*asked, *given, "--qps", "5.05,9", "--columns", "decode.time_s").out.splitlines()
+        assert (
+            ",true," in rows[1] and ",false," in rows[2] and ("keep up" in rows[2] or "cannot be sustained" in rows[2])
+        )
+
+
 def test_no_cached_prompt_is_a_rate_of_hits_too():
     """0 is the default, and a point of a sweep from it."""
     asked = "sweep llama-3-8b --hw h100 --phase prefill --prompt 2k --format csv --prefix-hit-rate".split()

@@ -9,7 +9,7 @@ import pytest
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.engine import build_request, inference, serving_load
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.serving_load import BEHIND, ReplicaLoad, is_unstable
+from rooflinecli.engine.serving_load import ReplicaLoad
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.specs.layout import Layout
 
@@ -45,24 +45,6 @@ def test_an_itl_is_a_decode_step_at_least(output, qps):
 def test_a_load_writes_tokens(load):
     with pytest.raises(UsageError, match="write a token at least"):
         decode("llama-3.1-8b", output=0, **load)
-
-
-@pytest.mark.parametrize(
-    ("excess", "batch", "behind"),
-    [
-        (0.5, 1000.0, False),  # half a sequence of a thousand is the search's error
-        (2.0, 1000.0, True),
-        (0.002, 1.0, True),
-        (0.0005, 1.0, False),
-        (1e-5, 1e-3, True),  # a rate of next to nothing
-        (1e-7, 1e-3, False),
-        (-3.0, 10.0, False),
-    ],
-)
-def test_a_thousandth_is_the_line(excess, batch, behind):
-    """A rate leaves a replica behind by a share of what is under way, however little or much that is."""
-    assert BEHIND == 1e-3
-    assert is_unstable(excess, batch) is behind
 
 
 @pytest.mark.parametrize("root", [1e-9, 0.5, 1.0, 3.0, 1000.0])

@@ -263,13 +263,8 @@ class Update:
     def part(self, name: str) -> Part:
         """Forward, backward and optimizer over all sequences."""
         a, n = self.answer, self.optimizer_steps
-        return Part(
-            name,
-            "trainer",
-            n * float(a.floor_s),
-            n * float(a.time_s),
-            (n * float(a.interval_s[0]), n * float(a.interval_s[1])),
-        )
+        floor, time, low, high = (n * float(seconds) for seconds in (a.floor_s, a.time_s, *a.interval_s))
+        return Part(name, "trainer", floor, time, (low, high))
 
     def forward(self, name: str, epochs: int) -> Part:
         """One forward pass over all sequences."""

@@ -67,22 +67,19 @@ def _layouts(question: Rl, devices: int) -> list[Rl]:
 
 def _fitting(question: Rl, constants: Constants, devices: int) -> tuple[Rl, LayoutCandidate | None]:
     """The question with a trainer's layout that fits next to its rollout, and the step; (question, None) without any."""
-    reason: Infeasible | None = None
-    try:
-        candidate = _candidate(question, constants, devices)
-    except Infeasible as error:
-        candidate, reason = None, error
-    if candidate is not None or question.is_given(Rl.tp) or question.is_given(Rl.pp):
-        if reason is not None:
-            raise reason
-        return question, candidate
-    fitting = []
-    for tp, pp in product(TRAINER_TP, TRAINER_PP):
-        asked = question.replace(tp=tp, pp=pp)
+    given = question.is_given(Rl.tp) or question.is_given(Rl.pp)
+    others = () if given else (question.replace(tp=tp, pp=pp) for tp, pp in product(TRAINER_TP, TRAINER_PP))
+    fitting, reason = list[tuple[Rl, LayoutCandidate]](), None
+    for asked in (question, *others):
         try:
             found = _candidate(asked, constants, devices)
-        except (Infeasible, UsageError):
+        except (Infeasible, UsageError) as error:
+            if asked is question and isinstance(error, UsageError):
+                raise
+            reason = error if asked is question else reason
             continue
+        if found is not None and asked is question:
+            return question, found
         if found is not None:
             fitting.append((asked, found))
     if not fitting and reason is not None:

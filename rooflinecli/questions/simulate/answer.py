@@ -418,7 +418,8 @@ def answer_and_run(
     if trace is not None and ran.values["steady_s"] >= ran.values["duration_s"]:
         notes.append("the trace is too short for a steady window: rates are over the whole run")
     if not ran.sustained:
-        more = f"; try --replicas {_enough(ran)}" if question.qps is not None else ""
+        ends = float(ran.values["requests_per_s"] / ran.values["replicas"])
+        more = f"; try --replicas {ceil(question.qps / ends)}" if question.qps is not None else ""
         notes.append(f"{_too_much(ran)}, so the queue grows and the latencies are of this run alone{more}")
     load = types.LoadAnswer.like(
         question, kind=question.load_kind, format=trace.format if trace else None, invalid_rows=trace.skipped if trace else 0,
@@ -436,11 +437,6 @@ def _too_much(ran: Run) -> str:
     """What arrives and what ends of a load that cannot be sustained."""
     rate = "requests" if ran.question.qps is None else f"{ran.question.qps:g} requests/s"
     return f"the load cannot be sustained: {rate} arrive and {ran.values['requests_per_s']:.3g}/s end"
-
-
-def _enough(ran: Run) -> int:
-    """Replicas that end as many requests as arrive."""
-    return ceil((ran.question.qps or 0.0) * float(ran.values["replicas"] / ran.values["requests_per_s"]))
 
 
 def bounded(ran: Run, workers: Workers | None = None) -> Run:

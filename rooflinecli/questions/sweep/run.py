@@ -25,8 +25,8 @@ from rooflinecli.engine.choose import ChosenLayout
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer as engine_answer
 from rooflinecli.engine.legality import LegalityRule
-from rooflinecli.engine.phase_answer import PhaseAnswer, TrainAnswer
-from rooflinecli.engine.serving_load import BEHIND, arrivals
+from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, TrainAnswer
+from rooflinecli.engine.serving_load import arrivals
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.price import overrides
 from rooflinecli.questions.conditions import condition
@@ -154,9 +154,11 @@ def answer(request: Request, axes: tuple[Axis, ...], box: Box, chooses: bool = F
         with np.errstate(all="ignore"):
             for layout in layouts.values():
                 rules.append(_rule("prompts leave time to decode", arrivals(ctx, layout)[2] < 1))
-            if "decode" in results:
-                needed = question.qps * ctx.output * (1 - 2 * BEHIND)
-                rules.append(_rule("replicas keep up with the rate", results["decode"].tokens_per_s >= needed))
+            if isinstance(decode := results.get("decode"), DecodeAnswer):
+                keeps_up = (decode.batch <= decode.max_batch) | (
+                    decode.max_batch < 1
+                )  # one that holds none does not fit
+                rules.append(_rule("replicas keep up with the rate", keeps_up))
     layout = next(iter(layouts.values()))
     shown = {name: getattr(layout, name) for name in ("devices", *SIZES, "zero")}
     words = {name: np.array(getattr(layout, name), dtype=object) for name in ("recompute", "sequence_parallel")}
