@@ -90,6 +90,20 @@ def test_a_rate_that_fills_the_cache_is_what_a_full_replica_answers():
     assert waits > 1.5 * below["phases"]["prefill"]["time_s"]  # the last slots are taken at times
 
 
+def test_slower_steps_of_an_open_loop_have_more_in_flight():
+    """Steps k times as long at a rate are those of k times the rate on a clock k times as slow; simulated, the ITL at the bound is 37.5 ms."""
+    asked = "estimate qwen3-32b --hw h100 -n 8 --tp 4 --dp 2 --prompt 1500 --output 300 --engine vllm --phase decode --format json --qps".split()
+    found = run_cli(*asked, "15").json
+    decode = found["phases"]["decode"]
+    factor = decode["interval_s"][1] / decode["time_s"]
+    slow = factor * run_cli(*asked, str(15 * factor)).json["phases"]["decode"]["time_s"]
+    assert slow > 1.15 * decode["interval_s"][1]
+    assert f"times as long (the bound), more would be in flight and the ITL {1e3 * slow:.3g} ms" in " ".join(
+        found["notes"]
+    )
+    assert "(the bound)" not in " ".join(run_cli(*asked, "8").json.get("notes") or [])
+
+
 def test_a_sweep_of_rates_says_which_a_replica_keeps_up_with():
     """Whether layouts are given, and points are arrays, or chosen, and points are estimates."""
     asked = "sweep llama-3.3-70b --hw h100 -n 4 --tp 4 --dtype fp8 --engine vllm --prompt 2k --output 512 --phase decode --format csv".split()

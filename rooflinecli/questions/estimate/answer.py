@@ -10,7 +10,7 @@ from rooflinecli.core import num
 from rooflinecli.core.errors import Infeasible, unknown
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
-from rooflinecli.core.units import si
+from rooflinecli.core.units import duration, si
 from rooflinecli.engine import apply_calibration, build_request, option_conflicts
 from rooflinecli.engine.choose import (
     ChosenLayout,
@@ -341,6 +341,7 @@ def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], layouts: dict[str
 RESTARTED = 0.09  # of the time between tokens, in a closed loop: a simulation's ITL is longer than the mean's by this much, within 2 %
 FLOODED = 0.5  # taken by prompts of others: below it means of random open loops are those of a simulation
 NOTABLE = 0.07  # of the times of a loop that was counted
+SLOWER = 1.15  # times the bound of the ITL: by less, what slower steps add to the load is not named
 CROWDED = 0.45  # of what slots answer that --max-num-seqs limits: beyond it the wait for one shows
 FULL = 0.9  # of the sequences that an engine runs at once, or whose caches fit: beyond it arrivals wait for room
 
@@ -425,6 +426,7 @@ def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None, layout: Layout | N
             *found,
             f"decode: {queue_for_cache(most, float(ctx.batch))}; `roofline simulate` follows what is preempted",
         ]
+    found += _slower(ctx, decode, layout) if busy.kind == "open" and not decode.single_token else []
     limited = busy.kind == "open" and ctx.request.max_sequences is not None
     if most < 1 or (num.value(full_slots(ctx, layout)[1]) < CROWDED if limited else held < FULL * most):
         return found
@@ -440,6 +442,23 @@ def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None, layout: Layout | N
             "follows roughly; `roofline simulate` does step by step"
         )
     return found
+
+
+def _slower(ctx: EstimateContext, decode: DecodeAnswer, layout: Layout) -> list[str]:
+    """The ITL of an open loop whose steps are all as slow as the bound, in which more are in flight, where that is notably longer than the bound:
+    steps k times as long at a rate are those at k times the rate, on a clock that is k times as slow."""
+    end, factor = float(decode.interval_s[1]), float(num.value(decode.interval_s[1] / decode.time_s))
+    try:
+        loaded = EstimateContext(replace(ctx.request, qps=num.value(ctx.request.qps or 0.0) * factor))
+        slow = factor * float(priced(loaded, layout, "decode").time_s)
+    except Infeasible:
+        return [f"decode: were steps {factor:.3g} times as long (the bound), the rate would not be sustained: add --dp"]
+    if slow < SLOWER * end:
+        return []
+    return [
+        f"decode: were steps {factor:.3g} times as long (the bound), more would be in flight and the ITL {duration(slow)}: hold an SLO at that, "
+        "as `roofline simulate` does"
+    ]
 
 
 def _rough_means(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, decode: DecodeAnswer) -> list[str]:
