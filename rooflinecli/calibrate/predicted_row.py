@@ -69,6 +69,12 @@ class PredictedRow:
         """Seconds at peak rates; 0 for a throughput, whose batch was not measured."""
         return float(seconds(self.ctx, self.layout, self.quantity, at_floor=True))
 
+    @property
+    def tflops(self) -> float:
+        """The model's TFLOP/s on each device that the measured time of a training step implies."""
+        answer, peak = SHIPPED["train"](self.ctx, self.layout), self.ctx.chip.peak(self.ctx.formats.compute)
+        return float(answer.mfu * answer.time_s / self.measured * peak) / 1e12
+
     def on(self, chip: Chip) -> Number:
         """Expected seconds on a chip whose constants may be arrays."""
         return seconds(self.ctx.on_chip(chip), self.layout, self.quantity)

@@ -30,6 +30,7 @@ _NEEDED = {"train": ("model", "batch", "seq", "n"), "serving": ("model", "prompt
 _SIZES = ("tp", "pp", "dp", "cp")
 _SAID = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)\s*([BM])\b")
 _TOLERANCE = 0.3  # how far a size in a name may lie from the parameters of the model it is taken for
+_APART = 1.5  # TFLOP/s that a log states, over those that the options imply: ways of counting differ by less
 
 
 @dataclass
@@ -52,6 +53,7 @@ def resolve(readings: Sequence[MeasuredRow], given: Options) -> ResolvedRows:
     Raises UsageError for what neither the file nor the options state, DataError for a log of another model or that contradicts the options.
     """
     found, chip = ResolvedRows(), load_hardware(str(given["hw"]))
+    pending, others = {_file(reading) for reading in readings if not reading.doubt}, dict[str, OtherModelError]()
     for reading in readings:
         if reading.doubt:
             found.doubts.append((reading.where, reading.doubt))
@@ -69,13 +71,40 @@ def resolve(readings: Sequence[MeasuredRow], given: Options) -> ResolvedRows:
             continue
         try:
             row = _predicted(reading, given, found)
+            pending.discard(_file(reading))
+            stated = reading.probe.get("tflops")
+            if stated and not 1 / _APART < row.tflops / stated < _APART:
+                devices = max(float(row.layout.devices) * row.tflops / stated, 1)
+                count = "" if "tokens_per_device" in reading.probe else f"-n {devices:.0f} or "
+                implied = (
+                    f"these options imply {row.tflops:.0f}; {count}another model, length or batch would explain it"
+                )
+                why = f"the log states {stated:g} TFLOP/s per device, {implied}"
+                if row.tflops > stated:
+                    found.doubts.append((row.where, why))
+                    continue
+                found.note(f"{row.where}: {why}")  # it may count recomputation and all of attention
             if math.isfinite(float(seconds(row.ctx, row.layout, row.quantity))):
                 found.rows.append(row)
             else:
                 found.aside.append((row.where, "cannot be priced"))
+        except OtherModelError as error:
+            others.setdefault(_file(reading), error)
+            found.aside.append((reading.where, str(error).partition(": ")[2]))
         except Infeasible as error:
+            pending.discard(_file(reading))
             found.aside.append((reading.where, str(error)))
+    for name in others.keys() & pending:  # of rows of several models, those of another one are set aside
+        raise others[name]
     return found
+
+
+class OtherModelError(DataError):
+    """A row of another model than the one that is asked for."""
+
+
+def _file(reading: MeasuredRow) -> str:
+    return reading.where.rpartition(":")[0]
 
 
 def _elsewhere(reading: MeasuredRow, chip: HardwareSpec) -> str | None:
@@ -168,11 +197,11 @@ def _model(reading: MeasuredRow, stated: object, given: object) -> str | None:
             raise UsageError(f"{unknown}; give --model", "model") from None
         if _overlap(str(stated), mine, load_model(mine)):
             return mine
-        raise DataError(
+        raise OtherModelError(
             f"{unknown} and does not resemble --model {mine}; leave the file out, or give the config.json of its model"
         ) from None
     if mine is not None and load_model(mine).id != theirs.id:
-        raise DataError(
+        raise OtherModelError(
             f"{reading.where}: a log of '{name}' ({theirs.name}), not of --model {mine}; leave the file or the option out"
         )
     return str(stated)
@@ -193,7 +222,7 @@ def _sized(reading: MeasuredRow, spec: str) -> None:
     stated = float(match[1]) * (1e9 if match[2] == "B" else 1e6)
     whole = float(parameters(load_model(spec)).total)
     if abs(stated / whole - 1) > _TOLERANCE:
-        raise DataError(
+        raise OtherModelError(
             f"{reading.where}: a log of '{reading.options['said-model']}', not of {spec} with {whole / 1e9:.3g}B parameters"
         )
 
@@ -304,9 +333,10 @@ def one_per_question(rows: Sequence[PredictedRow]) -> tuple[list[PredictedRow], 
 
 def outliers(rows: Sequence[PredictedRow], fit: Posterior) -> list[RowContradiction]:
     """Rows more than SIGMAS standard deviations from the fit to the others."""
-    reason = "{:.1f} standard deviations {} the fit to the other rows; kept with low weight"
+    reason = "{:.1f} standard deviations {} {}; kept with low weight"
+    others = "the fit to the other rows" if len(rows) > 1 else "the shipped constants"
     return [
-        RowContradiction(row.where, reason.format(abs(z), "above" if z > 0 else "below"), False)
+        RowContradiction(row.where, reason.format(abs(z), "above" if z > 0 else "below", others), False)
         for row, z in zip(rows, outlier_z(fit), strict=True)
         if abs(z) > SIGMAS
     ]

@@ -234,7 +234,7 @@ def read_text(path: Path, largest: int = LARGEST, give: str = "a log or a result
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; give {give}") from None
     except (OSError, EOFError, zlib.error) as error:
-        why = f"{path}:1: cannot be read ({getattr(error, 'strerror', None) or error}); give {give}"
+        why = f"{path}{':1' if path.is_file() else ''}: cannot be read ({getattr(error, 'strerror', None) or error}); give {give}"
         raise DataError(why) from None
     if len(raw) > largest:
         raise DataError(f"{path}: more than {largest / 1e6:,.0f} MB; give {give} cut to what is needed")

@@ -413,3 +413,14 @@ def test_a_phase_that_gets_worse_does_not_veto_another():
         in said
     )
     assert said.endswith("my.yaml is written with decode without ttft, which got worse (--force writes it).")
+
+
+def test_one_row_is_set_against_the_shipped_constants_and_nothing_is_written_without_a_name(tmp_path):
+    file = tmp_path / "slow.log"
+    file.write_text("iteration 9/10 | elapsed time per iteration (ms): 99999.0 | global batch size: 128 |\n")
+    asked = ["calibrate", str(file), "--hw", "h100", "--model", "llama-3-8b", "-n", "64", "--seq-len", "8192"]
+    said = " ".join(run_cli(*asked).out.split())
+    assert "above the shipped constants" in said and "other rows" not in said
+    assert ("Nothing is written; --out FILE writes it." in said) == ("Moved:" in said)
+    folder = run_cli("calibrate", str(tmp_path), "--hw", "h100")
+    assert folder.code == 3 and f"{tmp_path}: cannot be read (Is a directory)" in folder.err

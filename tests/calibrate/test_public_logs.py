@@ -89,6 +89,17 @@ PUBLIC: dict[str, tuple[str, list[tuple]]] = {
         "sequence_parallel_size=2,\n{'train_runtime': '49.68', 'train_samples_per_second': '4.831', 'train_steps_per_second': '0.604', 'epoch': '0.006376', 'global_step/max_steps': '30/30'}\n",
         [(2, "train", 1.656, "s", {"batch": 4.0})],
     ),
+    "triton-inference-server/tutorials:Popular_Models_Guide/Llama2/trtllm_guide.md, a client that does not stream": (
+        "```\n                         LLM Metrics\n┃              Statistic ┃      avg ┃      min ┃\n"
+        "│   Request latency (ms) │ 1,630.23 │ 1,616.37 │\n│ Output sequence length │   300.00 │   300.00 │\n│  Input sequence length │   200.00 │   200.00 │\n"
+        "└────────────────────────┴──────────┴──────────┘\nOutput token throughput (per sec): 184.02\nRequest throughput (per sec): 0.61\n```\n",
+        [(4, "throughput", 184.02, "tokens/s", {"prompt": 200, "output": 300})],
+    ),
+    "AntonioLopardo/OLMo:checkpoints/OLMo-1B-untied/wandb/wandb/run-20251212_221943-r6n1qstk/files/output.log": (  # ends with another metric
+        "2025-12-12 22:22:41.380\tclean-soul-smiles-fin-03:0\tolmo.train:979\tINFO\t[step=3/10000,epoch=0]\n    throughput/total_tokens=12,582,912\n"
+        "    throughput/device/tokens_per_second=76,914\n    throughput/device/batches_per_second=0.0183\n",
+        [(3, "train", 76914.0, "tokens/s/device", {"tokens": 4194304.0})],
+    ),
     "genai-perf before its name was in the title, and python -m before a client": (
         "genai-perf \\\n  -m ensemble \\\n  --concurrency 1 \\\n\n                 LLM Metrics\n┃                Statistic ┃       avg ┃       min ┃\n"
         "│ Time to first token (ms) │    675.08 │    459.99 │\n│ Inter token latency (ms) │     22.86 │     19.98 │\n│   Output sequence length │  1,282.70 │  1,200.00 │\n│    Input sequence length │  1,024.00 │  1,024.00 │\n"

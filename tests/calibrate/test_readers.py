@@ -296,6 +296,58 @@ def test_a_loss_of_pairs_is_the_recipe_of_a_run(line):
     assert "recipe" not in read_source(Source("log", MEGATRON))[0].options
 
 
+# the first: oumi-ai/oumi, notebooks/Oumi - Train a Letter Counting Model using GRPO.ipynb
+@pytest.mark.parametrize(
+    "said",
+    ["'reward': -1.0625, 'completion_length': 47.8125", "'completions/mean_length': 88.7", "'objective/kl': '1.2'"],
+)
+def test_a_step_that_generates_its_answers_is_no_training_step(said):
+    end = "{'train_runtime': 701.9971, 'train_samples_per_second': 0.62, 'train_steps_per_second': 0.043, 'epoch': 15.0}\n"
+    (row,) = read_source(Source("log", f"{{'loss': 0.1, {said}}}\n{end}"))
+    assert "generates its answers" in row.unread
+    assert not read_source(Source("log", end))[0].unread
+
+
+# Megatron-LM's line; -n 19 is what its TFLOP/s, batch and time are of
+STEP = "iteration 90/100 | elapsed time per iteration (ms): 6955.0 | throughput per GPU (TFLOP/s/GPU): 412.5 | global batch size: 128 |\n"
+MAXTEXT = "completed step: 7, seconds: 6.955, TFLOP/s/device: {}, Tokens/s/device: 18846.3\n"
+
+
+@pytest.mark.parametrize(
+    ("step", "n", "left_out", "noted"),
+    [
+        (STEP, 8, "states 412.5 TFLOP/s per device, these options imply 970; -n 19 or", False),
+        (STEP, 19, "", False),
+        (STEP, 64, "", True),
+        (STEP.replace("throughput per GPU (TFLOP/s/GPU): 412.5 | ", ""), 8, "", False),
+        (
+            MAXTEXT.format(412.5),
+            8,
+            "these options imply 970; another model",
+            False,
+        ),  # tokens of a device, so of any count
+        (MAXTEXT.format(900), 8, "", False),
+    ],
+)
+def test_a_log_that_states_other_flops_than_its_options_imply(step, n, left_out, noted):
+    given = {"hw": "h100", "model": "llama-3-8b", "n": n, "seq": 8192}
+    found = resolve_rows.resolve(read_source(Source("log", step)), given)
+    assert len(found.rows) == (not left_out) and len(found.doubts) == bool(left_out)
+    assert all(left_out in why for _, why in found.doubts)
+    assert any("states 412.5 TFLOP/s" in note for note in found.notes) == noted
+
+
+def test_rows_of_other_models_are_set_aside_where_a_file_has_some_of_this_one():
+    sizes = {"concurrency": 4, "prompt": 512, "output": 128}
+    names = ("meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-32B")
+    rows = [MeasuredRow(f"log:{i}", "a", "itl", 0.01, options={"model": name, **sizes}) for i, name in enumerate(names)]
+    given = {"hw": "h100", "model": "llama-3.1-8b", "n": 1}
+    found = resolve_rows.resolve(rows, given)
+    assert [row.where for row in found.rows] == ["log:0"] and found.aside[0][0] == "log:1"
+    with pytest.raises(DataError, match="log:1: a log of 'Qwen/Qwen3-32B'"):
+        resolve_rows.resolve(rows[1:], given)
+
+
 def test_a_run_of_the_trainer_is_its_time_over_its_steps():
     """Two decimals of a rate are not a step: 701.9971 s at 0.043 steps a second are 30 steps. The dictionary and the table are one run."""
     said = "{'train_runtime': 701.9971, 'train_samples_per_second': 0.62, 'train_steps_per_second': 0.043, 'epoch': 15.0}\n"

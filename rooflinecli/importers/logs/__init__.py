@@ -16,6 +16,9 @@ from rooflinecli.importers.source import MeasuredRow, Source, load
 
 # a loss of pairs: TRL, LLaMA-Factory and NeMo-Aligner; DeepSpeed-Chat
 _PAIRS = re.compile(r"rewards?[/_]chosen|^chosen: [-\d.]+, rejected: [-\d.]+", re.MULTILINE)
+# of a step that generates its answers: TRL's GRPO and PPO
+_GENERATES = re.compile(r"['\"](?:reward|completion_length|completions/mean_length|objective/kl)['\"]: ?['\"]?-?[\d.]")
+_MIXED = "reinforcement learning: a step generates its answers too, and calibrate fits serving and training apart"
 _TRACES = ('"traceEvents"', "Total Time (ns),Instances", 'Total Time (ns)","Instances')  # torch, JAX; nsys stats
 
 
@@ -63,6 +66,8 @@ def read_source(source: Source) -> list[MeasuredRow]:
         pairs = "preference optimization: a sample is a pair, and a reference model reads it too"
         own = {i: {"recipe": "dpo", **row.options} for i, row in enumerate(found) if row.quantity == "train"}
         found = [replace(r, options=own[i], notes=(*r.notes, pairs)) if i in own else r for i, r in enumerate(found)]
+    if _GENERATES.search(source.plain):
+        found = [replace(row, unread=_MIXED) if row.quantity == "train" else row for row in found]
     return _once(found)
 
 

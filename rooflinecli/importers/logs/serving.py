@@ -33,6 +33,7 @@ _ASKED = re.compile(r"\b(model|max_concurrency|request_rate|backend|dataset_name
 _IMAGES = re.compile(r"vision|image|video|audio|vqa|mmmu|multi-?modal|-mm\b", re.IGNORECASE)  # in a data set's name
 _CELLS = re.compile(r"[│|]")
 _METRIC = re.compile(r"([A-Z][\w ]+?)(?: \(([^)]*)\)|$)")
+_RATE_BELOW = re.compile(r"^Output token throughput \(per sec\): ([\d,.]+)", re.MULTILINE)
 _LATENCIES = {"ttft": "time_to_first_token", "itl": "inter_token_latency"}
 _TRT_REPORT = re.compile(r"^= (ENGINE DETAILS|PYTORCH BACKEND|_AUTODEPLOY)")
 _TRT_FIELD = re.compile(r"^([A-Z][^:]*?):\s+(\S.*?)\s*$")
@@ -145,6 +146,8 @@ def _console_metrics(source: Source) -> Records:
             found.append((line, cells[0], cells[1]))
         elif start and text.lstrip().startswith(("└", "```")):
             asked = _arguments(source.lines[: start - 1])
+            below = _RATE_BELOW.search("\n".join(source.lines[line : line + 3]))  # until 2024
+            found += [(line + 1, "Output token throughput (per sec)", below[1])] if below else []
             for at_line, record in _metrics(found):
                 yield at_line, {**record, "asked": asked, "images": "Multi-Modal" in title}
             start = 0
@@ -156,8 +159,9 @@ def _metrics(cells: list[tuple[int, str, Any]]) -> Records:
     named = [(line, m[1].lower().replace(" ", "_"), m[2], value) for line, label, value in cells if (m := _METRIC.match(label))]  # fmt: skip
     record = {name: {"avg": value, "unit": unit} for _, name, unit, value in reversed(named)}
     lines = {what: line for line, name, *_ in reversed(named) for what, of in _LATENCIES.items() if name == of}
-    if lines:
-        yield min(lines.values()), {"time_to_first_token": {}, **record, "lines": lines}
+    first = min([line for line, *_ in named] if "output_token_throughput" in record else lines.values(), default=0)
+    if first:
+        yield min(lines.values(), default=first), {"output_token_throughput": {}, **record, "lines": lines}
 
 
 def _guidellm_benchmarks(source: Source) -> Records:

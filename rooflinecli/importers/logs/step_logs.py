@@ -80,9 +80,8 @@ class StepLog:
                 steps = [s for s, size in zip(steps, sizes, strict=True) if size and int(size[1]) == given["batch"]]
             steps = self._summed(source, steps)[-1 if self.row.get("mean") else 0 :]
             options = {**options, **given, "software": self.row.get("software")}
-            rows = settled(
-                source, self.TOOL, steps, self.row.get("unit", "s"), options, self._tokens(source, steps, text)
-            )
+            probe = self._tokens(source, steps, text) | self._stated(source, steps)
+            rows = settled(source, self.TOOL, steps, self.row.get("unit", "s"), options, probe)
             if self.row.get("mean"):
                 rows = [replace(row, notes=(_MEAN,)) for row in rows]
             found += [self._rounded(row, source, steps) for row in rows]
@@ -145,6 +144,12 @@ class StepLog:
             counts = [(positive(m["tokens"]) or 0.0) / (positive(m.get("step", 1)) or 1.0) for m in stated]
             return {"tokens": median(counts)} if counts else {}
         return {}
+
+    def _stated(self, source: Source, steps: list[tuple[int, float]]) -> Json:
+        """The median TFLOP/s of a device that the lines of the steps state."""
+        near = ["".join(source.lines[line - 1 : line + 1]) for line, _ in steps if "tflops" in self.row]
+        found = [value for text in near if (m := re.search(self.row["tflops"], text)) and (value := positive(m[1]))]
+        return {"tflops": median(found)} if found else {}
 
     def _rounded(self, row: MeasuredRow, source: Source, steps: list[tuple[int, float]]) -> MeasuredRow:
         """The row, with a note where its line has fewer than three digits of it."""

@@ -88,7 +88,8 @@ def calibrate(question: Calibrate, how: CalibrateDelivery) -> int:
         result = question.answer(bar.advance)
     answer = report(result)
     kept, force = result.written(how.force), how.force
-    write(_text(answer, how, answer.notes, head=result.headline(how.out or "", force)))
+    unwritten = " Nothing is written; --out FILE writes it." if result.moved and not how.out else ""
+    write(_text(answer, how, answer.notes, head=result.headline(how.out or "", force) + unwritten))
     if how.out is not None and kept:
         files.write(Path(how.out), hardware_yaml(result, force=force))
     elif how.out is not None and result.moved:
