@@ -53,7 +53,7 @@ def resolve(readings: Sequence[MeasuredRow], given: Options) -> ResolvedRows:
     Raises UsageError for what neither the file nor the options state, DataError for a log of another model or that contradicts the options.
     """
     found, chip = ResolvedRows(), load_hardware(str(given["hw"]))
-    pending, others = {_file(reading) for reading in readings if not reading.doubt}, dict[str, OtherModelError]()
+    others = dict[str, OtherModelError]()
     for reading in readings:
         if reading.doubt:
             found.doubts.append((reading.where, reading.doubt))
@@ -71,7 +71,6 @@ def resolve(readings: Sequence[MeasuredRow], given: Options) -> ResolvedRows:
             continue
         try:
             row = _predicted(reading, given, found)
-            pending.discard(_file(reading))
             stated = reading.probe.get("tflops")
             if stated and not 1 / _APART < row.tflops / stated < _APART:
                 devices = max(float(row.layout.devices) * row.tflops / stated, 1)
@@ -89,22 +88,18 @@ def resolve(readings: Sequence[MeasuredRow], given: Options) -> ResolvedRows:
             else:
                 found.aside.append((row.where, "cannot be priced"))
         except OtherModelError as error:
-            others.setdefault(_file(reading), error)
+            others.setdefault(reading.where.rpartition(":")[0], error)
             found.aside.append((reading.where, str(error).partition(": ")[2]))
         except Infeasible as error:
-            pending.discard(_file(reading))
             found.aside.append((reading.where, str(error)))
-    for name in others.keys() & pending:  # of rows of several models, those of another one are set aside
+    files_read = {row.where.rpartition(":")[0] for row in found.rows}
+    for name in others.keys() - files_read:  # of rows of several models, those of another one are set aside
         raise others[name]
     return found
 
 
 class OtherModelError(DataError):
     """A row of another model than the one that is asked for."""
-
-
-def _file(reading: MeasuredRow) -> str:
-    return reading.where.rpartition(":")[0]
 
 
 def _elsewhere(reading: MeasuredRow, chip: HardwareSpec) -> str | None:
@@ -209,8 +204,7 @@ def _model(reading: MeasuredRow, stated: object, given: object) -> str | None:
 
 def _overlap(name: str, mine: str, spec: ModelSpec) -> bool:
     """Whether a checkpoint's name may be a quantized or fine-tuned copy of a model: its words are among those of the name."""
-    words = set(re.findall(r"[a-z]+|\d+(?:\.\d+)?", name.rpartition("/")[2].lower()))
-    wanted = set(re.findall(r"[a-z]+|\d+(?:\.\d+)?", spec.id.lower()))
+    words, wanted = (set(re.findall(r"[a-z]+|\d+(?:\.\d+)?", t.lower())) for t in (name.rpartition("/")[2], spec.id))
     return len(wanted & words) >= 0.7 * len(wanted) or mine.lower() in name.lower()
 
 

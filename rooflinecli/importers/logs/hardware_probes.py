@@ -13,17 +13,13 @@ from rooflinecli.specs.snapshots import packaged
 
 _NAMES = packaged(__file__)
 _NCCL_HEAD = re.compile(r"^\W*size\s+count\s+type")
-_NCCL_NAME = re.compile(
-    r"\b(all_reduce|all_gather|reduce_scatter|alltoall|sendrecv|broadcast|reduce|gather|scatter|hypercube)_perf(?:_mpi)?\b"
-)
+_NCCL_NAME = re.compile(_NAMES["nccl_program"])
 _NCCL_FACTOR = 1.02
 _NCCL_DEVICES = re.compile(r"\bnThread\s+(\d+)\s+nGpus\s+(\d+)\b")  # of one process
 _NCCL_RANK = re.compile(r"^\W*Rank\s+(\d+)\s.*?(\S+) +device\s+(\d+) +(?:\[\S+\] +)?(.*?)\s*$")
 # OSU 7 validates with -c
 _OSU_ROW = re.compile(r"^\W*(\d+)\s+([\d.]+)(?:\s+(?:[\d.]+|(Fail)|Pass))*\s*\W*(?:[←#].*)?$")
-_OSU_OTHERS = re.compile(
-    r"bi-?directional|mpi_(put|get|acc)|multiple|multi latency|non-?blocking|\b(reduce|broadcast|gather|scatter|barrier) latency"
-)
+_OSU_OTHERS = re.compile(_NAMES["osu_others"])
 _PERFTEST_HEAD = re.compile(r"#bytes\s+#iterations\s+BW peak\[(\w+)/sec\]\s+BW average\[(\w+)/sec\]")
 _MAMF_ROW = re.compile(r"([\d.]+)\s*(?:TFLOPS|\(mean\)).*?@ (\d+)x(\d+)x(\d+) \(MxNxK\)")
 _MAMF_DTYPE = re.compile(r"dtype[=:\s]+(?:torch\.)?(bfloat16|float16|float8_e4m3fn|float32)")
@@ -175,8 +171,7 @@ def _cutlass(source: Source, tool: str) -> list[MeasuredRow]:
             probe = {"m": m, "n": n, "k": k, "dtype": dtype}
             found = MeasuredRow(source.at(line), tool, "matmul", time * 1e-3, probe=probe)
             key = (m, n, k, dtype)
-            if key not in best or found.value < best[key].value:
-                best[key] = found
+            best[key] = min(best.get(key, found), found, key=lambda row: row.value)
     return list(best.values())
 
 

@@ -72,10 +72,8 @@ def read(source: Source) -> list[MeasuredRow]:
     found = []
     for line, start, fields in printed:  # a run's dictionary and table are one: read the fields of both
         same = [other for _, _, other in printed if _same_run(fields, other)]
-        pairs = sorted(
-            ((name, value) for o in reversed(same) for name, value in o.items()), key=lambda pair: len(repr(pair[1]))
-        )
-        whole = dict(pairs)  # of a figure that is printed twice, the one with more digits
+        # of a figure that is printed twice, the one with more digits
+        whole = dict(sorted((pair for o in reversed(same) for pair in o.items()), key=lambda pair: len(repr(pair[1]))))
         before = max((s for _, s, other in printed if s < start and not _same_run(fields, other)), default=0)
         stated = _head(text[before:start])
         if "steps" not in stated and (bars := _BAR.findall(text[before:start])):

@@ -61,15 +61,7 @@ class RlStep:
 
 
 def claims(source: Source) -> bool:
-    text = source.plain
-    return bool(
-        re.search(r"['\"\s]timing_s/(?:step|gen)['\"]?:", text)
-        or ("Total step time:" in text and "policy_training:" in text)
-        or re.search(r"['\"]timing/(?:ppo_train|generation)['\"]:", text)
-        or re.search(r"\bperf \d+: \{['\"](?:perf|rollout)/", text)
-        or "timeperf/rollout" in text
-        or re.search(r"\|E2E latency=[\d.]+s \|.*\|Generate time=", text)
-    )
+    return any(re.search(mark, source.plain) for mark in _TABLE["marks"])
 
 
 def read(source: Source) -> list[MeasuredRow]:
