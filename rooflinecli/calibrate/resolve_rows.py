@@ -71,8 +71,7 @@ def resolve(readings: Sequence[MeasuredRow], given: Options) -> ResolvedRows:
             continue
         try:
             row = _predicted(reading, given, found)
-            stated = reading.probe.get("tflops")
-            if stated and not 1 / _APART < row.tflops / stated < _APART:
+            if (stated := reading.probe.get("tflops")) and not 1 / _APART < row.tflops / stated < _APART:
                 devices = max(float(row.layout.devices) * row.tflops / stated, 1)
                 count = "" if "tokens_per_device" in reading.probe else f"-n {devices:.0f} or "
                 implied = (

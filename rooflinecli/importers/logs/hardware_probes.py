@@ -170,8 +170,7 @@ def _cutlass(source: Source, tool: str) -> list[MeasuredRow]:
             dtype = _NAMES["cutlass"].get(str(row.get("A", "")).partition(":")[0])
             probe = {"m": m, "n": n, "k": k, "dtype": dtype}
             found = MeasuredRow(source.at(line), tool, "matmul", time * 1e-3, probe=probe)
-            key = (m, n, k, dtype)
-            best[key] = min(best.get(key, found), found, key=lambda row: row.value)
+            best[m, n, k, dtype] = min(best.get((m, n, k, dtype), found), found, key=lambda row: row.value)
     return list(best.values())
 
 

@@ -33,8 +33,7 @@ def claims(source: Source) -> bool:
 def _bars(source: Source) -> Iterator[MeasuredRow]:
     """Runs of scripts with Accelerate that print a head and a bar, but no summary."""
     for bar in _BAR.finditer(source.plain):
-        head = _head(source.plain[: bar.start()])
-        seconds = _figure(bar[2])
+        head, seconds = _head(source.plain[: bar.start()]), _figure(bar[2])
         if head.get("steps") == float(bar[1]) and seconds:
             options: Options = {"software": "pytorch"} | ({"batch": head["batch"]} if "batch" in head else {})
             where = source.at(source.line_of(bar.start()))

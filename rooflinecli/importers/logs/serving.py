@@ -102,8 +102,7 @@ class ServingFormat:
         elif lumped(*(at(record, path) for path in row.get("lumped", (None, None)))):
             itl = None
         streamed = ttft is not None or not any(at(record, path) == 0 for path in row.get("ttft", ()))
-        if itl is not None and not streamed:  # a client that does not stream counts the prompt into the time per token
-            itl = None
+        itl = itl if streamed else None  # a client that does not stream counts the prompt into the time per token
         failed = positive(at(record, row["failed"])) if "failed" in row else None
         model, engine = (
             next((found for path in row.get(name, ()) if (found := at(record, path))), None)
@@ -178,9 +177,8 @@ def _blocks(source: Source) -> Records:
     untitled = not starts  # as copied into a table of results
     starts = starts or [i for i, text in enumerate(source.lines) if _FIRST.match(text)]
     for start, following in zip(starts, [*starts[1:], len(source.lines)], strict=True):
-        fields, whole = _block(
-            [*source.lines[start + (not untitled) : following], *([""] if untitled else [])], untitled
-        )
+        lines = source.lines[start + (not untitled) : following] + [""] * untitled
+        fields, whole = _block(lines, untitled)
         if not whole:
             raise DataError(f"{source.at(start + 1)}: the block of results does not end; was the file cut short?")
         load: Json = {}
@@ -228,9 +226,8 @@ def _trtllm_reports(source: Source) -> Records:
         fields: Json = {m[1].strip(): m[2].rstrip("%") for m in map(_TRT_FIELD.match, block) if m}
         place = next((i for i, text in enumerate(block) if "PERFORMANCE OVERVIEW" in text), None)
         if place is None:
-            raise DataError(
-                f"{source.at(start + len(block))}: the report has no PERFORMANCE OVERVIEW; was it cut short?"
-            )
+            end = source.at(start + len(block))
+            raise DataError(f"{end}: the report has no PERFORMANCE OVERVIEW; was it cut short?")
         rate, itl, served, both, whole, taken = (
             positive(fields.get(name) or fields.get("Token Throughput (tokens/sec)" if "Output T" in name else ""))
             for name in (
@@ -257,8 +254,7 @@ def _mlperf_summary(source: Source) -> Records:
             lines.setdefault(match[1], line)
     if "Test Parameters Used" not in source.plain:
         raise DataError(f"{source.at(len(source.lines))}: ends before 'Test Parameters Used'; was the file cut short?")
-    if fields.get("Result is") != "VALID":
-        stated = fields.get("Result is", "not stated")
+    if (stated := fields.get("Result is", "not stated")) != "VALID":
         raise DataError(f"{source.at(lines.get('Result is', 1))}: Result is {stated}; only valid runs are read")
     names = ("Tokens per second", "Completed tokens per second", "Tokens per second (inferred)")
     tokens = next((name for name in names if positive(fields.get(name))), None)
@@ -404,12 +400,11 @@ def _batches(source: Source, tool: str) -> list[MeasuredRow]:
             **({"model": asked["model"]} if "model" in asked else {}),
             **{o: int(v) for o, names in sizes.items() for n in names if (v := positive(asked.get(n)))},
         }
+        where = source.at(line)
         if "avg_latency" in run or "latencies" in run:
             value, batch = need(source, line, run, "avg_latency"), positive(asked.get("batch_size"))
             options |= {"batch": int(batch)} if batch else {}
-            found.append(
-                MeasuredRow(source.at(line), tool, "static", value, "s/batch", options, notes=run.get("notes", ()))
-            )
+            found.append(MeasuredRow(where, tool, "static", value, "s/batch", options, notes=run.get("notes", ())))
         elif "tokens_per_second" in run:
             rate = need(source, line, run, "tokens_per_second")
             requests = positive(run.get("num_requests", asked.get("num_prompts")))
@@ -418,7 +413,8 @@ def _batches(source: Source, tool: str) -> list[MeasuredRow]:
             each = total / requests if total and requests else each
             unit = "tokens/s" if run.get("answers") else "total tokens/s"
             probe = {"tokens_per_request": each} if each else {}
-            found.append(MeasuredRow(source.at(line), tool, "throughput", rate, unit, options | run.get("sizes", {}), probe=probe))  # fmt: skip
+            options |= run.get("sizes", {})
+            found.append(MeasuredRow(where, tool, "throughput", rate, unit, options, probe=probe))
     return found
 
 

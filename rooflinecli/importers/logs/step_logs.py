@@ -80,7 +80,11 @@ class StepLog:
                 steps = [s for s, size in zip(steps, sizes, strict=True) if size and int(size[1]) == given["batch"]]
             steps = self._summed(source, steps)[-1 if self.row.get("mean") else 0 :]
             options = {**options, **given, "software": self.row.get("software")}
-            probe = self._tokens(source, steps, text) | self._stated(source, steps)
+            probe = self._tokens(source, steps, text)
+            lines = ["".join(source.lines[at - 1 : at + 1]) for at, _ in steps if "tflops" in self.row]
+            stated = [re.search(self.row["tflops"], line) for line in lines]
+            if rates := [rate for match in stated if match and (rate := positive(match[1]))]:
+                probe["tflops"] = median(rates)
             rows = settled(source, self.TOOL, steps, self.row.get("unit", "s"), options, probe)
             if self.row.get("mean"):
                 rows = [replace(row, notes=(_MEAN,)) for row in rows]
@@ -144,12 +148,6 @@ class StepLog:
             counts = [(positive(m["tokens"]) or 0.0) / (positive(m.get("step", 1)) or 1.0) for m in stated]
             return {"tokens": median(counts)} if counts else {}
         return {}
-
-    def _stated(self, source: Source, steps: list[tuple[int, float]]) -> Json:
-        """The median TFLOP/s of a device that the lines of the steps state."""
-        near = ["".join(source.lines[line - 1 : line + 1]) for line, _ in steps if "tflops" in self.row]
-        found = [value for text in near if (m := re.search(self.row["tflops"], text)) and (value := positive(m[1]))]
-        return {"tflops": median(found)} if found else {}
 
     def _rounded(self, row: MeasuredRow, source: Source, steps: list[tuple[int, float]]) -> MeasuredRow:
         """The row, with a note where its line has fewer than three digits of it."""
