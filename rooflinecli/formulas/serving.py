@@ -259,16 +259,16 @@ def eviction_pressure(sequences: Number, fitting: Number, reserve: Number) -> Nu
     return full * num.maximum(1 - 8 * reserve, 0)
 
 
-@formula("x_again", "1", "what an answer frees is filled with prompts at once, and the S_o tokens written until the next one ends push as much out, to be computed again; " + _EVICTED)  # fmt: skip
+@formula("x_again", "1", "what an answer frees is filled with prompts at once, and the S_o - 1 tokens written until the next one ends push as much out, to be computed again; " + _EVICTED)  # fmt: skip
 def prompts_computed(pressure: Number, prompt: Number, output: Number) -> Number:
-    """1 + 0.85 u S_o / S_p: prompts computed for each request."""
-    return 1 + 0.85 * pressure * output / num.maximum(prompt, 1)
+    """1 + 0.85 u (S_o - 1) / S_p: prompts computed for each request; the last token of an answer is never cached."""
+    return 1 + 0.85 * pressure * num.maximum(output - 1, 0) / num.maximum(prompt, 1)
 
 
 @formula("x_out", "1", "the longer answers are beside prompts, the more sequences wait for their pages again; " + _EVICTED)  # fmt: skip
 def evicted_sequences(pressure: Number, prompt: Number, output: Number) -> Number:
-    """u S_o / (16 S_p + S_o / 2): sequences that were evicted and wait, for each that runs."""
-    return pressure * output / (16 * num.maximum(prompt, 1) + output / 2)
+    """u (S_o - 1) / (16 S_p + S_o / 2): sequences that were evicted and wait, for each that runs."""
+    return pressure * num.maximum(output - 1, 0) / (16 * num.maximum(prompt, 1) + output / 2)
 
 
 @formula("b*", "sequences", "the ridge point, when weights dominate the traffic; JAX Scaling Book, chapter 7")
