@@ -143,7 +143,9 @@ def test_a_collective_of_one_device_sends_nothing():
 
 def test_a_rate_far_beyond_reach_cannot_be_sustained():
     ran = run_cli("estimate", "llama-3-8b", "--hw", "h100", "--qps", "1e9")
-    assert ran.code == 1 and "--qps 1e+09 cannot be sustained: prompts alone are 1.3e+07 times" in " ".join(ran.out.split())
+    assert ran.code == 1 and "--qps 1e+09 cannot be sustained: prompts alone are 1.3e+07 times" in " ".join(
+        ran.out.split()
+    )
 
 
 def test_a_comma_is_refused_wherever_a_quantity_is_read():

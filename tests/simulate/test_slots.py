@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
-from rooflinecli.core.errors import Infeasible, UsageError
+from rooflinecli.core.errors import UsageError
 from rooflinecli.formulas.closed_loop import queued_ttft, wait_for_slot
 from rooflinecli.importers.launch import read
 from rooflinecli.interfaces import verbs
@@ -62,9 +63,12 @@ def test_arrivals_wait_for_a_slot(most: int, qps: float) -> None:
     assert estimated | rates == pytest.approx(simulated | rates, rel=0.12)
 
 
-def test_a_rate_beyond_what_full_slots_answer_is_refused() -> None:
-    with pytest.raises(Infeasible, match=r"--max-num-seqs 4 answers 2\.\d+ requests/s"):
-        ask("estimate", {**LLAMA, "engine": "vllm", "max_num_seqs": 4, "qps": 3})
+def test_a_rate_beyond_what_full_slots_answer_does_not_fit() -> None:
+    estimated = ask("estimate", {**LLAMA, "engine": "vllm", "max_num_seqs": 4, "qps": 3})
+    assert not estimated["feasible"]
+    for violation in estimated["violations"]:
+        assert re.search(r"--max-num-seqs 4 answers 2\.\d+ requests/s; use --dp 2", violation["message"])
+    assert ask("estimate", {**LLAMA, "engine": "vllm", "max_num_seqs": 4, "qps": 3, "n": 2, "dp": 2})["feasible"]
     assert not ask("simulate", {**LLAMA, "engine": "vllm", "max_num_seqs": 4, "qps": 3, "interval": False})["sustained"]
 
 

@@ -52,7 +52,7 @@ def run(question: Sweep, how: SweepDelivery) -> int:
     if workers is not None and how.plot:
         raise UsageError("--plot draws while the sweep goes by; leave out --jobs, --cluster and --resume", "plot")
     space, points = study.space, study.stop - study.start
-    if points > LARGEST and how.format in ("table", "markdown", "html"):
+    if points > LARGEST and how.format in ("table", "markdown", "html") and not how.dry_run:
         raise UsageError(
             f"{points:,} points are more than a {how.format} holds; give ranges a step (/8) or a factor (x2), or stream them: --format csv --out FILE",
             "format",
