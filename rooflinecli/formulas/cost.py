@@ -37,25 +37,3 @@ def fleet_price(devices: Number, usd_per_device_hour: Number) -> Number:
 def run_cost(seconds: Number, usd_per_hour: Number) -> Number:
     """Dollars of a run."""
     return seconds / 3600 * usd_per_hour
-
-
-@formula("$_o/h", "USD/h", "straight-line depreciation to the resale value, and electricity of the data center")
-def ownership_usd_per_hour(
-    capex: Number, resale: Number, seconds: Number, watts: Number, pue: Number, usd_per_kwh: Number
-) -> Number:
-    """Dollars per hour that an owned device costs over its life; `watts` are at the server's plug, shared out to its devices."""
-    return capex * (1 - resale) / (seconds / 3600) + watts / 1000 * pue * usd_per_kwh
-
-
-@formula("$_c", "USD", "what an hour of ownership costs beyond its electricity, over the life and the part that is not sold again")  # fmt: skip
-def implied_capex(usd_per_hour: Number, resale: Number, seconds: Number, watts: Number, usd_per_kwh: Number) -> Number:
-    """Dollars that a device costs its owner to buy, by a published cost of ownership; `watts` are all that the data center draws for it."""
-    return (usd_per_hour - watts / 1000 * usd_per_kwh) * (seconds / 3600) / (1 - resale)
-
-
-@formula("t*", "s", "rent paid equals what was bought, less its resale value, and the electricity since")
-def break_even_time(
-    capex: Number, resale: Number, usd_per_hour: Number, watts: Number, pue: Number, usd_per_kwh: Number
-) -> Number:
-    """Seconds of use after which owning costs less than renting. Only where the rent exceeds the electricity."""
-    return capex * (1 - resale) / (usd_per_hour - watts / 1000 * pue * usd_per_kwh) * 3600

@@ -22,12 +22,6 @@ def ridge_point(peak: Number, bandwidth: Number) -> Number:
     return peak / bandwidth
 
 
-@formula("R", "FLOP/s", _WILLIAMS)
-def attainable_flops(intensity: Number, peak: Number, bandwidth: Number) -> Number:
-    """FLOP/s under both roofs."""
-    return num.minimum(peak, intensity * bandwidth)
-
-
 @formula("t_c", "s", _WILLIAMS)
 def compute_time(flops: Number, peak: Number) -> Number:
     """Time at peak FLOP/s."""
@@ -174,12 +168,6 @@ def interval_high(expected: Number, relative_error: Number) -> Number:
 def rate_high(expected: Number, relative_error: Number, most: Number) -> Number:
     """Optimistic end of the interval of a rate."""
     return num.minimum(expected * (1 + relative_error), most)
-
-
-@formula("peak", "FLOP/s", "Kung 1982, Why systolic architectures?; one multiply-add per cell and clock")
-def systolic_peak(rows: Number, cols: Number, clock: Number, arrays: Number) -> Number:
-    """Peak of `arrays` systolic arrays of rows x cols cells."""
-    return 2 * rows * cols * clock * arrays
 
 
 @formula("t_u", "s", "a kernel whose units each have a number of loads in flight; fitted to llama.cpp on V100, A100 and H100 boards")  # fmt: skip

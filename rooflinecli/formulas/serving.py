@@ -271,12 +271,6 @@ def evicted_sequences(pressure: Number, prompt: Number, output: Number) -> Numbe
     return pressure * num.maximum(output - 1, 0) / (16 * num.maximum(prompt, 1) + output / 2)
 
 
-@formula("b*", "sequences", "the ridge point, when weights dominate the traffic; JAX Scaling Book, chapter 7")
-def critical_batch(peak: Number, bandwidth: Number, bytes_per_weight: Number) -> Number:
-    """Batch at which a weight-streaming matmul turns compute-bound."""
-    return peak * bytes_per_weight / (2 * bandwidth)
-
-
 @formula("t_beside", "s", "SGLang, Large-scale expert parallelism (lmsys.org, 2025-05): kernels that send keep some of the chip's units")  # fmt: skip
 def slowdown_by_comm_kernels(work: Number, share: Number) -> Number:
     """work / (1 - share): work on the SMs that communication kernels leave."""
@@ -334,53 +328,3 @@ def pooled_rate(
 def total_batch(per_replica: Number, replicas: Number, instances: Number) -> Number:
     """Sequences under way on all instances together."""
     return per_replica * replicas * instances
-
-
-_BOOK = "Austin et al. 2025, How to Scale Your Model (JAX Scaling Book)"
-_DEFINITION = "definition"
-
-
-@formula("u", "1", "slots stay occupied until the longest sequence ends; " + _BOOK + ", chapter 7")
-def static_batching_utilization(mean_output: Number, max_output: Number) -> Number:
-    """Share of decode slots doing useful work when a batch runs until its longest answer ends."""
-    return mean_output / max_output
-
-
-@formula("x", "1", "the batch refills as sequences end: Yu et al. 2022, Orca")
-def continuous_gain(utilization: Number) -> Number:
-    """Throughput of continuous over static batching at the same batch."""
-    return 1 / utilization
-
-
-@formula("n_evict", "tokens/step", _BOOK + ", chapter 8: each of B sequences leaves after G steps with its P + G tokens")  # fmt: skip
-def evicted_tokens_per_step(batch: Number, prompt: Number, output: Number) -> Number:
-    """KV-cache tokens freed per decode step in a steady continuous batch."""
-    return batch * (prompt + output) / output
-
-
-@formula("b*", "sequences", "revenue per token covers the price of the hardware; throughput proportional to batch while memory-bound")  # fmt: skip
-def break_even_batch(
-    usd_per_hour: Number, usd_per_million: Number, utilization: Number, tokens_per_s_each: Number
-) -> Number:
-    """Concurrent sequences at which a price per million tokens pays for the hardware."""
-    return num.ceil(break_even_rate(usd_per_hour, usd_per_million, utilization) / tokens_per_s_each)
-
-
-@formula("R*", "tokens/s", "usd_per_million_tokens solved for throughput")
-def break_even_rate(usd_per_hour: Number, usd_per_million: Number, utilization: Number) -> Number:
-    """Throughput at which a price per million tokens pays for the hardware."""
-    return usd_per_hour / (3600 * usd_per_million * utilization) * 1_000_000
-
-
-@formula("x", "1", "bytes streamed per decode step before over after; the matmuls stay memory-bound")
-def quantization_speedup(
-    weights_before: Number, weights_after: Number, cache_before: Number, cache_after: Number
-) -> Number:
-    """Decode speedup when weights and KV cache shrink and the step is bound by memory bandwidth."""
-    return (weights_before + cache_before) / (weights_after + cache_after)
-
-
-@formula("n", "devices", _DEFINITION)
-def devices_for_bytes(size: Number, capacity: Number) -> Number:
-    """Devices whose memory adds up to a size, before rounding up."""
-    return size / capacity

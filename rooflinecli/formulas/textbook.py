@@ -1,19 +1,18 @@
-"""Rules that textbooks and papers teach and no estimate needs, which counts from the ledger what these approximate: rows of textbook.yaml."""
+"""Rules that textbooks, papers and calculators go by and no estimate needs: rows of textbook.yaml."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-import yaml
-
-from rooflinecli.core.derivation import formula_of
+from rooflinecli.core.derivation import formula_table
 from rooflinecli.formulas import roofline
 
-_NAMES = dict(vars(roofline))  # what a row may call; the rows themselves come to it
-_TABLE = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-_WORKS = _TABLE.pop("works")
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-for _work, _rows in _TABLE.items():
-    for _name, _row in _rows.items():
-        _cited = f"{_WORKS[_work]}, {_row['source']}" if _work in _WORKS else _row["source"]
-        _NAMES[_name] = globals()[_name] = formula_of(_name, {**_row, "source": _cited}, __name__, _NAMES)
+    from rooflinecli.core.num import Number
+
+    def __getattr__(name: str) -> Callable[..., Number]: ...
+
+
+globals().update(formula_table(__file__, __name__, vars(roofline)))

@@ -27,18 +27,6 @@ def memory_bandwidth_utilization(bytes_moved: Number, seconds: Number, bandwidth
     return bytes_moved / (seconds * bandwidth)
 
 
-@formula("MFU", "1", _PALM + "; with 6N FLOPs per token for training, 2N for a forward pass")
-def mfu_from_throughput(flops_per_token: Number, tokens_per_s: Number, peak: Number) -> Number:
-    """MFU that a throughput implies."""
-    return flops_per_token * tokens_per_s / peak
-
-
-@formula("t_train", "s", "compute over achieved FLOP/s; JAX Scaling Book, chapter 5")
-def training_time(flops: Number, devices: Number, peak: Number, mfu: Number) -> Number:
-    """Time of a run at a given MFU."""
-    return flops / (devices * peak * mfu)
-
-
 @formula("n_step", "steps", "definition")
 def training_steps(tokens: Number, batch: Number, seq: Number) -> Number:
     """Optimizer steps to see a number of tokens."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from conftest import run_cli
 
-from rooflinecli.formulas import counts, roofline, serving, textbook, training
+from rooflinecli.formulas import counts, roofline, textbook
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.specs.model import load_model
 
@@ -64,11 +64,11 @@ def test_w0_6_matrix_vector_intensity():
 
 
 def test_w0_q_intensity_50_is_memory_bound():
-    assert roofline.attainable_flops(50, 990e12, 3.35e12) == near(167.5e12)
+    assert textbook.attainable_flops(50, 990e12, 3.35e12) == near(167.5e12)
 
 
 def test_w1_1_systolic_peak():
-    assert roofline.systolic_peak(128, 128, 1.1e9, 1) == near(3.6045e13)
+    assert textbook.systolic_peak(128, 128, 1.1e9, 1) == near(3.6045e13)
 
 
 def test_w1_2_ridge_of_v5e():
@@ -116,8 +116,8 @@ def test_w3_5_kv_cache():
 
 def test_w3_6_an_impossible_mfu_is_called_impossible():
     # erratum: 6N at 3200 tokens/s per device is 137 % of peak; the workbook falls back on 2N
-    assert training.mfu_from_throughput(6 * 70.6e9, 3200, 990e12) == near(1.3692, 2e-3)
-    assert training.mfu_from_throughput(2 * 70.6e9, 3200, 990e12) == near(0.4564, 2e-3)
+    assert textbook.mfu_from_throughput(6 * 70.6e9, 3200, 990e12) == near(1.3692, 2e-3)
+    assert textbook.mfu_from_throughput(2 * 70.6e9, 3200, 990e12) == near(0.4564, 2e-3)
     ran = run_cli("estimate", "llama3-70b", "--hw", "h100", "--mfu", "1.37")
     assert ran.code == 2 and "impossible" in ran.err
 
@@ -154,7 +154,7 @@ def test_w6_3_decode_at_batch_1():
 
 
 def test_w6_4_batch_where_decode_turns_compute_bound():
-    assert serving.critical_batch(989.4e12, 3.35e12, 2) == near(295.5, 2e-3)
+    assert textbook.critical_batch(989.4e12, 3.35e12, 2) == near(295.5, 2e-3)
 
 
 def test_w6_q_decode_takes_longer():

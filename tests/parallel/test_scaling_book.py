@@ -10,7 +10,7 @@ import pytest
 from rooflinecli import memory
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.formulas import collectives as f
-from rooflinecli.formulas import counts, roofline, textbook, training
+from rooflinecli.formulas import counts, roofline, textbook
 from rooflinecli.formulas import memory as m
 from rooflinecli.formulas import sharding as s
 from rooflinecli.layers.build import ledger
@@ -148,7 +148,7 @@ def test_applied_training():
     assert rows_of("llama-3-70b", "feedforward.") == pytest.approx(56.3e9, rel=TOL)
     assert held.outer == pytest.approx(2.1e9, rel=TOL)
     assert counts.training_flops_rule(held.total, 1) == pytest.approx(4.2e11, rel=TOL)
-    assert training.training_time(counts.training_flops_rule(70e9, 15e12), 8960, 4.59e14, 0.4) / 86400 == pytest.approx(
+    assert textbook.training_time(counts.training_flops_rule(70e9, 15e12), 8960, 4.59e14, 0.4) / 86400 == pytest.approx(
         44, rel=TOL
     )
     assert memory.weights(held, ctx.formats, 1.0) == pytest.approx(140e9, rel=TOL)

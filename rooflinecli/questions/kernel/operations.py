@@ -6,7 +6,7 @@ from rooflinecli.core import num
 from rooflinecli.core.derivation import label
 from rooflinecli.core.num import INF, Number
 from rooflinecli.core.record import Quantities
-from rooflinecli.formulas import attention, counts, occupancy, roofline
+from rooflinecli.formulas import attention, counts, occupancy, roofline, textbook
 from rooflinecli.layers.softmax import TILE
 from rooflinecli.ledger.ops import Op, matmul
 from rooflinecli.price.chip import Chip
@@ -108,5 +108,5 @@ def alone(op: Op, dtype: str, chip: Chip, regime: str = REGIME) -> Quantities:
         ridge_flops_per_byte=roofline.ridge_point(peak, chip.bandwidth), bound="compute" if num.value(t_c) > num.value(t_m) else "memory",
         bound_by=high / low if num.value(op.flops) else INF, floor_s=label(floor, "t_floor"), time_s=label(time, "t"),
         interval_s=(roofline.interval_low(time, priced.error, floor), roofline.interval_high(time, priced.error)),
-        attainable_flops_per_s=roofline.attainable_flops(intensity, peak, chip.bandwidth), achieved_flops_per_s=op.flops / time,
+        attainable_flops_per_s=textbook.attainable_flops(intensity, peak, chip.bandwidth), achieved_flops_per_s=op.flops / time,
     )  # fmt: skip

@@ -157,7 +157,7 @@ class SystolicOccupancy(Question[Quantities]):
     # fmt: on
 
     def answer(self, lift: PlainLift = PLAIN) -> Quantities:
-        from rooflinecli.formulas.roofline import systolic_peak
+        from rooflinecli.formulas.textbook import systolic_peak
         from rooflinecli.specs.hardware import load_hardware
 
         shape, clock = (128.0, 128.0), self.clock

@@ -9,7 +9,7 @@ from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
 from rooflinecli.core.record import Quantities
-from rooflinecli.formulas import cost, counts, training
+from rooflinecli.formulas import cost, counts, textbook, training
 from rooflinecli.formulas import scaling as law
 from rooflinecli.questions.question import Question, calculators
 from rooflinecli.specs.options import Group, Number, OptNumber, OptText, Text, field
@@ -252,7 +252,7 @@ class TrainingRun(Question[Quantities]):
         if self.solves_devices:
             devices, seconds = law.devices_for_deadline(flops, seconds, peak, mfu), None
         elif self.tokens_per_s is not None:
-            mfu = training.mfu_from_throughput(per_token, self.tokens_per_s, peak)
+            mfu = textbook.mfu_from_throughput(per_token, self.tokens_per_s, peak)
         elif seconds is not None:
             mfu = training.model_flops_utilization(flops, seconds, devices, peak)
         if num.value(mfu) > 1 + ROUNDING:
@@ -260,7 +260,7 @@ class TrainingRun(Question[Quantities]):
                 f"that takes {num.value(mfu):.1%} of peak, and an MFU above 100% is impossible; give more "
                 "devices, a longer time or fewer tokens (training counts 6 N FLOPs per token)"
             )
-        time = training.training_time(flops, devices, peak, mfu) if seconds is None else seconds
+        time = textbook.training_time(flops, devices, peak, mfu) if seconds is None else seconds
         hourly = None if price is None else cost.fleet_price(devices, price)
         return Quantities.of(
             "scaling-run/1", params=self.params, tokens=self.tokens, devices=devices, flops_per_token=per_token, training_flops=flops, mfu=mfu,

@@ -15,7 +15,7 @@ from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
 from rooflinecli.core.record import Quantities
 from rooflinecli.core.text import plural
-from rooflinecli.formulas import cost, counts, serving
+from rooflinecli.formulas import counts, serving, textbook
 from rooflinecli.formulas import speculation as spec
 from rooflinecli.questions.question import Question, calculators, is_number
 from rooflinecli.specs.options import Group, Number, OptNumber, OptText, Text, field
@@ -91,7 +91,7 @@ class Speculate(Question[Quantities]):
                     raise UsageError(f"--{name} {model}: {found.name} is not autoregressive; name a decoder")
         if num.value(self.draft) >= num.value(self.target):
             raise UsageError("the draft is not smaller than the target; swap --draft and --target")
-        cost = spec.draft_cost_of_sizes(self.draft, self.target)
+        cost = textbook.draft_cost_of_sizes(self.draft, self.target)
         return lambda length: (cost, self.verify_cost, None)
 
     def _gains(self, acceptance: Quantity, costs: Costs) -> Quantities:
@@ -123,20 +123,20 @@ class Speculate(Question[Quantities]):
         """What one draft length gains."""
         draft_cost, verify_cost, _ = costs(num.value(length) or 1.0)
         tokens = spec.speculative_tokens(acceptance, length)
-        step = spec.speculative_step_cost(length, draft_cost, verify_cost)
-        simple = spec.speculative_tokens_simple(acceptance, length)
+        step = textbook.speculative_step_cost(length, draft_cost, verify_cost)
+        simple = textbook.speculative_tokens_simple(acceptance, length)
         return {
-            "draft_length": length, "tokens_per_step": tokens, "step_cost": step, "speedup": spec.speculative_speedup(tokens, step),
-            "tokens_per_step_simplified": simple, "speedup_simplified": spec.speculative_speedup(simple, step),
-            "operations": spec.speculative_operations(tokens, length, draft_cost),
+            "draft_length": length, "tokens_per_step": tokens, "step_cost": step, "speedup": textbook.speculative_speedup(tokens, step),
+            "tokens_per_step_simplified": simple, "speedup_simplified": textbook.speculative_speedup(simple, step),
+            "operations": textbook.speculative_operations(tokens, length, draft_cost),
         }
 
     def _break_even(self, draft_cost: Quantity, verify_cost: Quantity) -> Quantities:
         """The acceptance rate that the speedup takes, exact and simplified. Raises UsageError when none does."""
         length, speedup = self.num_speculative_tokens, self.speedup
-        cost = spec.speculative_step_cost(length, draft_cost, verify_cost)
+        cost = textbook.speculative_step_cost(length, draft_cost, verify_cost)
         k, c, x = num.value(length), num.value(cost), num.value(speedup)
-        most = spec.speculative_speedup(spec.speculative_tokens(1.0, k), c)
+        most = textbook.speculative_speedup(spec.speculative_tokens(1.0, k), c)
         if most < x:
             raise UsageError(
                 f"no acceptance gives {x:g}x with {k:g} draft tokens: all accepted gives {most:.4g}x; "
@@ -144,10 +144,10 @@ class Speculate(Question[Quantities]):
             )
 
         def short_of(acceptance: float) -> float:
-            return float(x - spec.speculative_speedup(spec.speculative_tokens(acceptance, k), c))
+            return float(x - textbook.speculative_speedup(spec.speculative_tokens(acceptance, k), c))
 
         exact = decreasing_root(short_of, 1e-12, 1.0) if short_of(1e-12) > 0 else 0.0
-        simple = spec.break_even_acceptance_simple(speedup, cost, length)
+        simple = textbook.break_even_acceptance_simple(speedup, cost, length)
         notes = [
             "acceptance: exact, (1 - a^(k+1)) / (1 - a) = speedup x (k c + 1)",
             "acceptance simplified: a k = speedup x (k c + 1), as the Scaling Book workbook counts",
@@ -168,8 +168,8 @@ def best_length(acceptance: float, costs: Costs) -> int:
 
     def speedup(length: int) -> float:
         draft, verify, _ = costs(float(length))
-        step = spec.speculative_step_cost(length, draft, verify)
-        return float(num.value(spec.speculative_speedup(spec.speculative_tokens(acceptance, length), step)))
+        step = textbook.speculative_step_cost(length, draft, verify)
+        return float(num.value(textbook.speculative_speedup(spec.speculative_tokens(acceptance, length), step)))
 
     best = 1
     while best < LONGEST and speedup(best + 1) > speedup(best):
@@ -223,25 +223,25 @@ class Own(Question[Quantities]):
             if spec is None or spec.power is None:
                 raise UsageError(f"--hw {self.hw}: its file has no power; give --watts", "watts")
             watts = lift("P", 1.6 * spec.power.si, "W", f"{spec.document.location('power')} x 1.6 of host, fans and idle machines")
-        electricity = cost.ownership_usd_per_hour(0.0, 0.0, self.life, watts, self.pue, self.electricity)
+        electricity = textbook.ownership_usd_per_hour(0.0, 0.0, self.life, watts, self.pue, self.electricity)
         if num.value(rent) <= num.value(electricity):
             raise UsageError("the rent is below the electricity alone; owning never pays", "rent")
         implied = [] if spec is None or self.capex is not None else [
-            (cost.implied_capex(lift("o", o.usd, "USD/h", f"{o.where}; {o.source}"), self.resale, self.life, watts if o.kw is None else 1000 * o.kw, self.electricity), o)
+            (textbook.implied_capex(lift("o", o.usd, "USD/h", f"{o.where}; {o.source}"), self.resale, self.life, watts if o.kw is None else 1000 * o.kw, self.electricity), o)
             for o in sorted(prices.offers(spec), key=lambda o: o.usd) if o.kind == "ownership"
         ]
         if self.capex is None and not implied:
             raise UsageError(f"--hw {self.hw}: nothing is published of what it costs to own; give --capex", "capex")
         capex = self.capex if self.capex is not None else sum(c for c, _ in implied) / len(implied)
         least, most = (capex, capex) if not implied else (implied[0][0], implied[-1][0])
-        when = cost.break_even_time(capex, self.resale, rent, watts, self.pue, self.electricity)
+        when = textbook.break_even_time(capex, self.resale, rent, watts, self.pue, self.electricity)
         cheap, dear = (rent, rent) if chosen is None else (chosen.low, chosen.high)
         ends = tuple(
-            cost.break_even_time(price, self.resale, usd, watts, self.pue, self.electricity)
+            textbook.break_even_time(price, self.resale, usd, watts, self.pue, self.electricity)
             for price, usd in ((least, dear), (most, cheap)) if num.value(usd) > num.value(electricity)
         ) if chosen is not None or implied else ()
         owned = () if spec is None else prices.spread(spec, "ownership")
-        own = cost.ownership_usd_per_hour(capex, self.resale, self.life, watts, self.pue, self.electricity)
+        own = textbook.ownership_usd_per_hour(capex, self.resale, self.life, watts, self.pue, self.electricity)
         both = len(ends) == 2
         return Quantities.of(
             "serving-own/1", rent_usd_per_hour=rent, own_usd_per_hour=own, electricity_usd_per_hour=electricity, break_even_s=when, capex_usd=capex,
@@ -278,8 +278,8 @@ class BreakEven(ServerPrice, Question[Quantities]):
 
     def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         sold = self.usd_per_hour, self.price_per_million, self.utilization
-        batch = serving.break_even_batch(*sold, self.tokens_per_s)
-        found: dict[str, Quantity] = {"tokens_per_s": serving.break_even_rate(*sold), "batch": batch}
+        batch = textbook.break_even_batch(*sold, self.tokens_per_s)
+        found: dict[str, Quantity] = {"tokens_per_s": textbook.break_even_rate(*sold), "batch": batch}
         if self.seq_len is not None:
             weights: Quantity = 0.0
             if self.model is None:
@@ -326,12 +326,12 @@ class Batching(Question[Quantities]):
             mean, longest = lift("o", sum(sizes) / len(sizes), "tokens", "--lengths"), lift("o_max", max(sizes), "tokens", "--lengths")
         if num.value(mean) > num.value(longest):
             raise UsageError("the mean answer is longer than the longest; swap them")
-        used = serving.static_batching_utilization(mean, longest)
+        used = textbook.static_batching_utilization(mean, longest)
         return Quantities.of(
             "serving-batching/2", mean_output_tokens=mean, max_output_tokens=longest, static_utilization=used, continuous_utilization=1.0,
-            continuous_speedup=serving.continuous_gain(used),
+            continuous_speedup=textbook.continuous_gain(used),
             evicted_tokens_per_step=None if self.batch is None or self.prompt is None
-            else serving.evicted_tokens_per_step(self.batch, self.prompt, mean),
+            else textbook.evicted_tokens_per_step(self.batch, self.prompt, mean),
             notes=["Continuous batching refills a slot as soon as its answer ends; 100% assumes a queue that never empties."],
         )
 
@@ -358,14 +358,14 @@ class QuantizeWeights(Question[Quantities]):
             weights = counts.bytes_of(self.params, width)
             row = formats[name] = {"bytes_per_param": width, "weights_bytes": weights}
             if memory is not None:
-                row["devices_for_weights"] = serving.devices_for_bytes(weights, memory)
+                row["devices_for_weights"] = textbook.devices_for_bytes(weights, memory)
                 if kv is not None and self.devices is not None:
                     whole = counts.bytes_of(self.devices, memory)
                     row["free_bytes"] = whole - weights
                     row["largest_batch"] = serving.sequences_in_room(whole - weights, kv)
         streamed = (0.0, 0.0) if self.kv_per_sequence is None else caches
         weights_of = formats[self.before]["weights_bytes"], formats[self.after]["weights_bytes"]
-        speedup = serving.quantization_speedup(*weights_of, *streamed)
+        speedup = textbook.quantization_speedup(*weights_of, *streamed)
         return Quantities.of(
             "serving-quantize/1", params=self.params, formats=formats, memory_bound_speedup=speedup,
             notes=[
