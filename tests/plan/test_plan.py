@@ -375,6 +375,17 @@ def test_heads_of_a_service_say_which_rate_the_dollars_are_at():
     assert "/M input and output tokens at 2 req/s" in " ".join(ran.out.split())
 
 
+def test_latencies_of_a_plan_are_those_of_an_estimate_under_the_rate():
+    load = ["llama-3-8b", "--hw", "a100", "--prompt", "1500", "--output", "100", "--qps"]
+    (row,) = run_cli("plan", *load, "20", "--slo", "ttft=2s,itl=30ms", "--format", "json").json["rows"]
+    assert row["instances"] > 1 and row["devices"] == row["instances"] * row["layout"]["devices"]
+    one = ["-n", str(row["layout"]["devices"]), "--tp", str(row["layout"]["tp"])]
+    phases = run_cli("estimate", *load, f"{20 / row['instances']!r}", *one, "--format", "json").json["phases"]
+    assert row["ttft_at_qps_s"] == pytest.approx(phases["prefill"]["time_s"], rel=1e-9)
+    assert row["itl_at_qps_s"] == pytest.approx(phases["decode"]["time_s"], rel=1e-9)
+    assert row["ttft_at_qps_s"] < row["ttft_s"] and row["itl_at_qps_s"] < row["itl_s"]  # those at capacity
+
+
 @pytest.mark.slow
 def test_plan_search_fleet_and_estimate_price_the_tokens_of_a_rate_alike(tmp_path):
     """Dollars an hour over the tokens that 2 requests/s bring in it, whatever the instances could carry."""

@@ -33,15 +33,17 @@ from rooflinecli.questions.search.search_request import estimate_command
 from rooflinecli.questions.search.serving import serving_grid
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
+from rooflinecli.specs.request import Request
 
 PRICE = "cost.usd_per_million_output_tokens"
 
 
 @dataclass(frozen=True)
 class ServingInstance:
-    """An instance: its estimate, the options of its command, requests per second with its ends, USD per device-hour where known."""
+    """An instance: its request and estimate at capacity, its command, requests per second with its ends."""
 
     layout: InstanceLayout
+    request: Request
     found: EstimateAnswer
     rate: IntervalBounds
     command: str
@@ -64,11 +66,14 @@ class ServingInstance:
         assert work.prompt is not None and work.output is not None  # of every server
         first, other = self.found.phases["prefill"], self.found.phases["decode"]
         tokens = ends(self.found, PRICE) if self.price is not None else None
+        loaded = estimate(replace(self.request, concurrency=None, qps=qps / count))
+        at_qps = [loaded.phases[name].time_s if loaded.feasible and name in loaded.timed else None for name in ("prefill", "decode")]  # fmt: skip
         return ServiceNumbers(
             instances=count, layout=self.layout, total_batch=float(serving.total_batch(self.layout.batch, self.layout.dp, count)),
             ttft_s=first.time_s, interval_ttft_s=list(first.interval_s),
             itl_s=other.time_s if "decode" in self.found.timed else None,
             interval_itl_s=list(other.interval_s) if "decode" in self.found.timed else None,
+            ttft_at_qps_s=at_qps[0], itl_at_qps_s=at_qps[1],
             requests_per_s=count * self.rate.expected, requests_per_s_interval=[count * self.rate.low, count * self.rate.high],
             usd_per_million_input_tokens=self.found.cost.usd_per_million_input_tokens,
             usd_per_million_output_tokens=tokens.expected if tokens else None,
@@ -83,14 +88,15 @@ def instance(options: Options, layout: InstanceLayout) -> ServingInstance:
     sizes = {axis: layout[axis] for axis in ("tp", "pp", "dp", "ep")}
     own = {k: v for k, v in options.items() if k not in ("n", "batch", "cp", *sizes)}
     load = {"n": layout.devices, "concurrency": layout.batch, "phase": ["prefill", "decode"]}
-    found = estimate(build_request.request({**own, **sizes, **load}))
+    asked = build_request.request({**own, **sizes, **load})
+    found = estimate(asked)
     decode, output = found.phases["decode"], found.workload.output
     expected, low, high = (
         float(serving.request_rate(r, output)) for r in (decode.tokens_per_s, *decode.tokens_per_s_interval)
     )
     floor = float(interval_bound(expected, "requests_per_s", decode, "floor", less=False))
     rate = IntervalBounds(expected, "decode", floor, low, high)
-    return ServingInstance(layout, found, rate, estimate_command(options, layout.command, ("prefill", "decode")))
+    return ServingInstance(layout, asked, found, rate, estimate_command(options, layout.command, ("prefill", "decode")))
 
 
 def plan_chip(asked: PlanTarget, name: str) -> tuple[PlannedChip, int]:

@@ -89,8 +89,8 @@ class TrainingChip(SizedChip):
 
 
 class ServiceNumbers(Record):
-    """Instances of one layout: latencies are those of one, rates those of all, with 80% intervals. Prices of tokens are those at capacity,
-    but for `usd_per_million_tokens_at_qps`: what the devices cost over the tokens of the requests that come."""
+    """Instances of one layout: latencies are those of one, rates those of all, with 80% intervals. Latencies and prices of tokens are those at
+    capacity, but for `..._at_qps`: latencies under the requests that come, and what the devices cost over the tokens of those."""
 
     instances: int
     layout: InstanceLayout
@@ -99,6 +99,8 @@ class ServiceNumbers(Record):
     interval_ttft_s: list[float]
     itl_s: float | None
     interval_itl_s: list[float] | None
+    ttft_at_qps_s: float | None = None
+    itl_at_qps_s: float | None = None
     requests_per_s: float
     requests_per_s_interval: list[float]
     usd_per_million_input_tokens: float | None = None

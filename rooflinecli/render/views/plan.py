@@ -56,8 +56,8 @@ def _service(layout_first: bool) -> tuple[Column, ...]:
     return (
         *([split] if layout_first else []),
         Column("instances", lambda r: f"{r.numbers.instances} x {r.numbers.layout.batch:g}"),
-        Column("TTFT (to)", lambda r: to_bound(r.numbers.ttft_s, r.numbers.interval_ttft_s[1])),
-        Column("ITL (to)", _itl, optional=True),
+        Column("max TTFT (to)", lambda r: to_bound(r.numbers.ttft_s, r.numbers.interval_ttft_s[1])),
+        Column("max ITL (to)", _itl, optional=True),
         Column("req/s (at bound)" if layout_first else "max req/s (to)", _rate, drop=0 if layout_first else 3),
         Column("cost", "usd_per_hour"),
         Column("$/M output at max", "numbers.usd_per_million_output_tokens", drop=2),
@@ -153,8 +153,10 @@ def _headline(answer: types.PlanAnswer, rows: list[types.SizedChip]) -> str:
             if best.usd_per_hour is None
             else f", {text(best.usd_per_hour, 'usd_per_hour')}, {each}/M input and output tokens at {answer.qps:g} req/s"
         )
-        itl = "" if n.itl_s is None else f", ITL {text(n.itl_s, 'itl_s')}"
-        found += f", TTFT {text(n.ttft_s, 'ttft_s')}{itl}{usd}"
+        at_rate = n.ttft_at_qps_s is not None  # expected values sustain the rate
+        first, other = (n.ttft_at_qps_s, n.itl_at_qps_s) if at_rate else (n.ttft_s, n.itl_s)
+        itl = "" if other is None else f", ITL {text(other, 'itl_s')}"
+        found += f", TTFT {text(first, 'ttft_s')}{itl}{'' if at_rate else ' at max req/s'}{usd}"
     return f"{_work(answer)}: {found}; {goal}"
 
 
