@@ -1,11 +1,10 @@
-"""Measured power of serving: predictions with each model left out of the fit of the power constants, and the serving quantities of the same runs."""
+"""Measured power of serving: predictions by constants that were fitted without the model, and the serving quantities of the same runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import product
 
 import numpy as np
 
@@ -135,41 +134,10 @@ def image_values(name: str, row: ImageRow) -> tuple[float, ...]:
     return row.joules, expected, expected * (floor_s / time_s), low, high
 
 
-def fit(found: list[PowerRow], constant: bool = False) -> tuple[float, float, float]:
-    """static, memory and compute of formulas/energy.power_fraction: least relative squares at the measured uses, none below zero,
-    rows far off counting less (Huber at 10%). `constant`: static alone, as for models with experts."""
-    target = np.array([row.watts / row.tdp for row in found])
-    terms = np.array([(1.0, min(m, 1.0), c**0.5) for m, c in (row.measured_use for row in found)]) / target[:, None]
-    weight, best = np.ones(len(found)), np.zeros(3)
-    for _ in range(10):
-        tried = []
-        for kept in product((False, True), repeat=3):
-            if not any(kept) or (constant and kept != (True, False, False)):
-                continue
-            solution = np.zeros(3)
-            solution[list(kept)] = np.linalg.lstsq(terms[:, kept] * weight[:, None], weight, rcond=None)[0]
-            if (solution >= 0).all():
-                tried.append((float((((terms @ solution - 1) * weight) ** 2).sum()), solution))
-        best = min(tried, key=lambda pair: pair[0])[1]
-        off = np.abs(np.minimum(terms @ best, 1 / target) - 1)
-        weight = np.sqrt(np.minimum(1.0, 0.1 / np.maximum(off, 1e-9)))
-    return float(best[0]), float(best[1]), float(best[2])
-
-
-@cache
-def left_out() -> dict[tuple[str, str], tuple[float, float, float]]:
-    """(chip, model) -> constants fitted to the chip's other models; a share of TDP for models with experts, whose power their uses of
-    memory and matrix units predict worse (docs/energy.md)."""
-    pairs = {(row.hw, row.model, row.kind) for row in rows()}
-    return {
-        (hw, model): fit([r for r in rows() if r.hw == hw and r.model != model], kind == "MoE")
-        for hw, model, kind in sorted(pairs)
-    }
-
-
 def watts(row: PowerRow, use: tuple[float, float]) -> float:
-    """Power of a device at some uses of memory and matrix units, by constants that never saw the model."""
-    return float(energy.power_fraction(*left_out()[row.hw, row.model], *use)) * row.tdp
+    """Power of a device at some uses of memory and matrix units, by constants fitted without the model (`python -m lab.left_out`)."""
+    static, memory, compute = published("left_out")["power"][row.hw][row.model]
+    return float(energy.power_fraction(static, memory, compute, *use)) * row.tdp
 
 
 def joules(row: PowerRow) -> tuple[float, float, float, float]:

@@ -4,20 +4,13 @@ without it, other sizes after one logged step, the order of modes, and a whole r
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
-
-import numpy as np
 
 from rooflinecli.questions.rl.answer import PUBLISHED, Composed, Constants, compose, published_for, scaled_by
 from rooflinecli.questions.rl.parts import Part
 from rooflinecli.questions.rl.question import Rl
 from rooflinecli.specs.snapshots import excluded, published
 from rooflinecli.validate.stats import Points, Row, Table, error_table, notes
-
-RECURRENT_GRID = ([a / 20 for a in range(16, 50)], [b / 5 for b in range(4, 30)], (10.0,))
-GRID = ((1.5, 1.75, 2.0, 2.25, 2.5), (1.0, 1.25, 1.5, 1.75, 2.0), (0.0, 5.0, 10.0, 15.0, 20.0, 30.0))
 
 
 def rows(kind: str) -> list[Row]:
@@ -41,14 +34,9 @@ def point(row: Row, constants: Constants) -> tuple[float, ...]:
     return (row["step_s"], step.time_s, step.floor_s, *step.interval_s)
 
 
-def fitted(seen: list[Row], grid: Sequence[Sequence[float]] = GRID) -> Constants:
-    """The constants of least mean error over some rows, on a grid; the rate of the weights is measured and not fitted."""
-
-    def error(constants: Constants) -> float:
-        return float(np.mean([abs(composed(row).step(constants)[1].time_s / row["step_s"] - 1) for row in seen]))
-
-    tried = [replace(PUBLISHED, rollout=a, trainer=b, fixed_s=c) for a, b, c in product(*grid)]
-    return min(tried, key=error)
+def constants_without(name: str) -> Constants:
+    """The published constants fitted to the other families of models, or for one of verl's modes to its others (`python -m lab.left_out`)."""
+    return replace(PUBLISHED, **published("left_out")["rl"][name])
 
 
 def left_out() -> list[Points]:
@@ -56,11 +44,10 @@ def left_out() -> list[Points]:
     families: dict[str, list[Row]] = defaultdict(list)
     for row in rows("fit"):
         families[row["group"]].append(row)
-    found = []
-    for family, members in families.items():
-        constants = fitted([row for name, others in families.items() if name != family for row in others])
-        found.append(Points.of(family, [point(row, constants) for row in members]))
-    return found
+    return [
+        Points.of(family, [point(row, constants_without(family)) for row in members])
+        for family, members in families.items()
+    ]
 
 
 def after_one_step() -> list[Points]:
@@ -99,8 +86,7 @@ def modes() -> Table:
 
 def mode_left_out(row: Row) -> Part:
     """The step of one of verl's modes by constants fitted to its other modes."""
-    constants = fitted([other for other in rows("modes") if other["id"] != row["id"]], RECURRENT_GRID)
-    return composed(row).step(constants)[1]
+    return composed(row).step(constants_without(row["id"]))[1]
 
 
 def run_minutes(row: Row) -> tuple[float, float, float]:

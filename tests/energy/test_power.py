@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab import fit_images
+from lab.left_out import power_constants
 from rooflinecli.core.errors import RooflineWarning, UsageError
 from rooflinecli.engine import build_request
 from rooflinecli.engine.phase_answer import PhaseAnswer
@@ -47,9 +48,9 @@ def test_the_constants_of_a_chip_are_the_fit_to_its_rows() -> None:
     for hw in ("h100-sxm", "b200-sxm"):
         draw = load_hardware(hw).draw
         assert draw is not None
-        fitted = validated.fit([row for row in validated.rows() if row.hw == hw])
+        fitted = power_constants([row for row in validated.rows() if row.hw == hw])
         assert (draw.static, draw.memory, draw.compute) == pytest.approx(fitted, abs=0.002)
-        share = validated.fit([row for row in validated.rows() if row.hw == hw], constant=True)[0]
+        share = power_constants([row for row in validated.rows() if row.hw == hw], constant=True)[0]
         assert draw.moe == pytest.approx(share, abs=0.002)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lab import left_out
 from rooflinecli.questions.rl.answer import PUBLISHED, RECURRENT, scaled_by
 from rooflinecli.specs.snapshots import published
 from rooflinecli.validate import rl
@@ -22,7 +23,7 @@ def test_families_left_out_of_the_fit_are_within_the_bars():
 
 @pytest.mark.slow
 def test_the_published_constants_are_those_of_the_fit_to_all_families():
-    best = rl.fitted(rl.rows("fit"))
+    best = left_out.step_constants(rl.rows("fit"))
     assert (best.rollout, best.trainer, best.fixed_s) == (PUBLISHED.rollout, PUBLISHED.trainer, PUBLISHED.fixed_s)
 
 
@@ -55,7 +56,7 @@ def test_verl_s_modes_are_in_the_measured_order_and_each_is_near_by_constants_th
 
 @pytest.mark.slow
 def test_constants_of_recurrent_models_are_those_of_the_fit_to_its_modes():
-    best = rl.fitted(rl.rows("modes"), rl.RECURRENT_GRID)
+    best = left_out.step_constants(rl.rows("modes"), left_out.RECURRENT_GRID)
     assert (best.rollout, best.trainer, best.fixed_s) == (RECURRENT.rollout, RECURRENT.trainer, RECURRENT.fixed_s)
 
 
@@ -71,3 +72,14 @@ def test_every_row_cites_a_source_and_no_row_is_both_used_and_excluded():
     used = {row["id"] for row in data["rows"]}
     assert len(used) == len(data["rows"]) and {row["source"] for row in data["rows"]} <= set(data["sources"])
     assert not used & {name for entry in data["excluded"] for name in entry["ids"]}
+
+
+@pytest.mark.slow
+def test_constants_that_never_saw_what_they_predict_are_those_of_the_fit():
+    shipped, fitted = published("left_out"), left_out.document()
+    for name, constants in fitted["rl"].items():
+        assert shipped["rl"][name] == constants, "run `python -m lab.left_out`"
+    for chip, models in fitted["power"].items():
+        for model, constants in models.items():
+            assert shipped["power"][chip][model] == pytest.approx(constants, abs=0.005), "run `python -m lab.left_out`"
+    assert {key: set(shipped[key]) for key in shipped} == {key: set(fitted[key]) for key in fitted}

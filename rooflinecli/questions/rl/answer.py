@@ -50,7 +50,7 @@ class Constants:
         return dict(self.by_part).get(part.name, sides.get(part.side, 1.0))
 
 
-# 24 steps of NeMo RL v0.5 and v0.6 on H100 and GB200; `roofline validate rl` fits them again with each family of models left out.
+# 24 steps of NeMo RL v0.5 and v0.6 on H100 and GB200; `roofline validate rl` predicts each family of models by those of the others.
 # The rate of the weights is that of checkpoint-engine, 60 to 76 GB/s over 8 to 256 devices.
 PUBLISHED = Constants(2.0, 1.25, 10.0, 70e9, (0.68, 1.5), "24 published steps of NeMo RL on H100 and GB200")
 # Models with recurrent mixers (linear attention): Qwen3.5 35B-A3B in three modes of verl on 32 devices and one on 24 H100, each within 12%
