@@ -29,7 +29,7 @@ def adapter_bytes(ctx: EstimateContext, layout: Layout) -> Number:
     count, work, total = _count(ctx), pass_axis_sizes(1.0, 1.0, 1.0, 1.0, layout), 0.0
     for group in ctx.ledger.layers:
         sizes = layer_sizes(group, work, layout, ctx.ledger.document, ctx.lift)
-        parameters: Number = sum(one for *_, one in _pairs(ctx, group.rows, sizes))
+        parameters: Number = sum(adapter for *_, adapter in _adapted_matmuls(ctx, group.rows, sizes))
         total = total + parameters * float(group.repeat)
     return fine_tuning.adapters_held(count, total, layout.pp, WIDTH)
 
@@ -46,18 +46,18 @@ def add_priced(
     formats, settings = ctx.formats, ctx.chip.constants("serving", KIND)
     used = fine_tuning.adapters_met(_count(ctx), sizes["B"])
     constants = ctx.chip.constants("serving", "matmul", formats.outer_compute)
-    for row, m, k, n, one in _pairs(ctx, rows, sizes):
+    for row, m, k, n, adapter in _adapted_matmuls(ctx, rows, sizes):
         flops = fine_tuning.adapter_flops(m, _rank(ctx), k, n)
-        moved = fine_tuning.served_adapter_bytes(m, k, n, formats.activation, one, WIDTH)
+        moved = fine_tuning.served_adapter_bytes(m, k, n, formats.activation, adapter, WIDTH)
         costs.add([matmul(f"{row.name}.adapter", formats.outer_compute, flops, moved, m, k, n, 1 / n)], times)
         further = roofline.effective_memory_time(
-            fine_tuning.further_bytes(used, one, WIDTH), ctx.chip.bandwidth, constants.memory
+            fine_tuning.further_bytes(used, adapter, WIDTH), ctx.chip.bandwidth, constants.memory
         )
-        starts = 2 * settings.overhead  # down to the rank and up again
-        costs.add_time(KIND, (further + starts) * times, KIND, settings.error)
+        launches = 2 * settings.overhead  # one kernel down to the rank, one up again
+        costs.add_time(KIND, (further + launches) * times, KIND, settings.error)
 
 
-def _pairs(
+def _adapted_matmuls(
     ctx: EstimateContext, rows: tuple[Row, ...], sizes: Sizes
 ) -> Iterator[tuple[Row, Number, Number, Number, Number]]:
     """Adapted rows: tokens, widths in and out, parameters of one adapter."""

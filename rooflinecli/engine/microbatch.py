@@ -52,7 +52,7 @@ class Microbatch:
         self.weight_gradients: Number = 0.0
         self.recomputed = recompute.share(layout.recompute_layers, float(ctx.ledger.n_layers))
 
-    def part(self) -> Microbatch:
+    def empty_copy(self) -> Microbatch:
         """The same micro-batch with an empty accumulator."""
         other = object.__new__(Microbatch)  # a tenth of copy.copy's time
         costs = self.ctx.accumulator(REGIME, self.layout.devices)
@@ -135,12 +135,12 @@ class Microbatch:
         layout, size, full = self.layout, self.ctx.formats.activation, self.layout.recompute == "full"
         reductions = tensor.tp_reductions_per_layer(self.ledger.spec.layers[group.index], layout)
         gathered = self._gathered_bytes(group, reductions)
-        for again in (False, True) if full else (False,):
-            repeats = times * self.recomputed if again else times
+        for recomputation in (False, True) if full else (False,):
+            repeats = times * self.recomputed if recomputation else times
             for c in tensor.collectives(
-                layout, self.tokens, sizes["D"], size, repeats, reductions, True, again, gathered
+                layout, self.tokens, sizes["D"], size, repeats, reductions, True, recomputation, gathered
             ):
-                self.communicate(c, 0.0 if again else self._tensor_overlap(c))
+                self.communicate(c, 0.0 if recomputation else self._tensor_overlap(c))
         if group.moe:
             width = expert.token_width(sizes)
             for c in expert.collectives(layout, self.tokens, sizes["top_k"], width, size, times, True):
@@ -187,7 +187,7 @@ class Microbatch:
             return 0.0
         ops = self.forward.ops([row for row in group.rows if row.name.startswith("moe.shared")], sizes)
         ops = self._eager(ops)
-        costs = self.part().costs
+        costs = self.empty_copy().costs
         costs.add([*ops, *self._eager(backward.input_gradients(ops, self.ctx.formats.activation))], times)
         costs.add(backward.weight_gradients(ops, self.ctx.gradient_bytes), times)
         return costs.total
@@ -199,12 +199,12 @@ class Microbatch:
             return constants.overlap
         return num.where(c.n * c.stride <= levels[0].size, constants.overlap, constants.beyond)
 
-    def communicate(self, c: Collective, overlap: Number, covering: Number = 0.0) -> None:
-        """Charge the exposed part of a collective and note the hidden one; `covering` seconds of work overlap the exposed part."""
+    def communicate(self, c: Collective, overlap: Number, overlapping_s: Number = 0.0) -> None:
+        """Charge the exposed part of a collective and note the hidden one; `overlapping_s` of work overlap the exposed part."""
         seconds = self.costs.collective(c)
         exposed, hidden = comm.exposed(seconds, overlap), comm.hidden(seconds, overlap)
-        if num.present(covering):
-            exposed, hidden = comm.exposed_behind(exposed, covering), hidden + comm.covered(exposed, covering)
+        if num.present(overlapping_s):
+            exposed, hidden = comm.exposed_behind(exposed, overlapping_s), hidden + comm.covered(exposed, overlapping_s)
         self.costs.add_exposed_comm(c.axis, label(exposed, f"t_exposed[{c.axis}]"))
         self.costs.add_hidden_comm(c.axis, label(hidden, f"t_hidden[{c.axis}]"))
 
@@ -214,7 +214,7 @@ class Microbatch:
         for c in pipeline.collectives(self.layout, self.tokens, width, size, True):
             self.communicate(c, self.constants("pp_collective").overlap)
 
-    def ends(self, stem: bool, head: bool) -> Number:
+    def embedding_and_head(self, stem: bool, head: bool) -> Number:
         """Charge embedding and head; return their seconds."""
         before, ledger = self.costs.total, self.ledger
         sizes = stem_head_axis_sizes(ledger, self.work, self.layout, ledger.document, self.ctx.lift)
@@ -301,12 +301,12 @@ def slowest_stage(
 ) -> PipelineStage:
     """Price one micro-batch on the slowest stage of a layout that holds `params` and trains `trained`."""
     m = Microbatch(ctx, layout)
-    mean = _layers_and_ends(m)
+    mean = _charge_slowest_stage(m)
     m.transfer()
     for tower in ctx.ledger.reading:  # encoders are split over the stages as the layers are
         t = Microbatch(ctx, layout, tower, m.costs)
         share = pipeline.share(layout, float(t.ledger.n_layers))
-        inside, ends = t.layers(share), t.ends(True, True)
+        inside, ends = t.layers(share), t.embedding_and_head(True, True)
         m.weight_gradients = m.weight_gradients + t.weight_gradients
         mean = mean + (inside / share + ends) / layout.pp
     m.accumulate(trained)
@@ -324,18 +324,18 @@ def slowest_stage(
 
 def best_stages(ctx: EstimateContext, layout: Layout) -> list[int]:
     """Layers of each stage of the split that a layout of other than equal stages is priced by."""
-    seconds = (num.value(t) for _, t, _ in _parts(Microbatch(ctx, layout)))
+    seconds = (num.value(t) for _, t, _ in _stage_parts(Microbatch(ctx, layout)))
     return pipeline.best_stages(layout, float(ctx.ledger.n_layers), *seconds)
 
 
-def _parts(m: Microbatch) -> list[StagePart]:
+def _stage_parts(m: Microbatch) -> list[StagePart]:
     """Layers, embedding and loss of a micro-batch: accumulator, seconds, and those of weight gradients. Layouts that differ in stages,
     replicas or ZeRO share them, so that a choice among layouts prices each once."""
     layout, ctx = m.layout, m.ctx
 
     def priced() -> list[StagePart]:
-        inner, stem, head = m.part(), m.part(), m.part()
-        seconds = inner.layers(1.0), stem.ends(True, False), head.ends(False, True)
+        inner, stem, head = m.empty_copy(), m.empty_copy(), m.empty_copy()
+        seconds = inner.layers(1.0), stem.embedding_and_head(True, False), head.embedding_and_head(False, True)
         return [(one.costs, t, one.weight_gradients) for one, t in zip((inner, stem, head), seconds, strict=True)]
 
     within = None if ctx.lift.traced or ctx.ledger.towers else layout.within_stage
@@ -353,10 +353,10 @@ def _parts(m: Microbatch) -> list[StagePart]:
     return ctx.stage_parts[key]
 
 
-def _layers_and_ends(m: Microbatch) -> Number:
+def _charge_slowest_stage(m: Microbatch) -> Number:
     """Charge the slowest stage's share of the layers, and its end; return the mean time over all stages."""
     layout, layers = m.layout, float(m.ledger.n_layers)
-    parts = _parts(m)
+    parts = _stage_parts(m)
     t_inner, t_stem, t_head = (seconds for _, seconds, _ in parts)
     slowest = pipeline.slowest(layout, layers, t_inner, t_stem, t_head)
     share = num.where(layout.pp > 1, (slowest - t_head) / t_inner, 1.0)

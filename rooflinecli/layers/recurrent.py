@@ -65,7 +65,7 @@ class Recurrent(Mixer):
             0.0 if self.stateless else recurrence.state_elements(sizes[self.heads], sizes[self.key], sizes[self.value])
         )
 
-    def _bytes_each(self, formats: Formats) -> float:
+    def _state_element_bytes(self, formats: Formats) -> float:
         return formats.state or size_of(self.state_dtype)
 
     def _conv_flops(self, tokens: Number, sizes: Sizes) -> Number:
@@ -81,7 +81,7 @@ class Recurrent(Mixer):
         x, state = mode.formats.activation, self.state_elements(sizes)
         chunk = sizes.get("chunk", 64.0)
         moved = recurrence.chunked_scan_bytes(
-            tokens, self.moved(sizes), x, state, chunk, self._bytes_each(mode.formats)
+            tokens, self.moved(sizes), x, state, chunk, self._state_element_bytes(mode.formats)
         )
         scan = Op(
             name=name, kind="chunked_scan", dtype=mode.formats.attention_compute, flops=self.scan(tokens, sizes), bytes=moved, k=chunk,
@@ -129,7 +129,7 @@ class Recurrent(Mixer):
         state = self.state_elements(sizes)
         kept = self._channels(sizes) * (sizes["taps"] + self.columns) if self.channels else 0.0
         kept += sum(product(axes, sizes) for axes in self.shifts)
-        return recurrence.state_bytes(batch, kept, formats.activation, state, self._bytes_each(formats))
+        return recurrence.state_bytes(batch, kept, formats.activation, state, self._state_element_bytes(formats))
 
     def text(self, sizes: Sizes) -> str:
         b, s, heads, key, value = (count(sizes[a]) for a in ("B", "S", self.heads, self.key, self.value))

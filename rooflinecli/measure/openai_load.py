@@ -41,7 +41,7 @@ class ServerResponse:
     output: int
 
 
-def close(server: OpenAIServer, concurrency: int, prompt: int) -> Json:
+def run_load(server: OpenAIServer, concurrency: int, prompt: int) -> Json:
     """Run the loop after one warm-up request, with prompts of about `prompt` tokens; returns an object `roofline/serving-run/1`, SI.
 
     Raises UsageError for a server that cannot be reached, fails, or does not stream.

@@ -1,4 +1,4 @@
-"""Hardware YAML made of fits, with provenance. A known chip is extended; an unknown one is described by the measurements.
+"""The hardware YAML of a measured machine: constants of the fits, with provenance. A known chip is extended; an unknown one is described by the measurements.
 
 Peak and bandwidth of an unknown chip are the best rates measured, or the asymptotes of the fits where those are higher, so
 every efficiency is at most 1 and no priced time beats its floor.
@@ -21,9 +21,9 @@ from rooflinecli.specs.yaml_loader import parse
 VENDORS = (("nvidia", "nvidia"), ("amd", "amd"), ("intel", "intel"), ("tpu", "google"), ("apple", "apple"))
 KINDS = {"cpu": "cpu", "gpu": "gpu", "tpu": "tpu"}
 SOURCE = "measured"
-# terms of a kernel's form -> their neutral values. Separate passes (quant_bytes) are not timed with the kernel
+# terms that a kernel's constants may have, with the values at which they do nothing. Separate passes (quant_bytes) are not timed with the kernel
 _TERMS = ("k0", "tau", "softmax_width", "tail_rows", "per_item", "half_length", "unpack", "unit_bytes")
-FORM = {"p": math.inf, **dict.fromkeys(_TERMS, 0)}
+NEUTRAL = {"p": math.inf, **dict.fromkeys(_TERMS, 0)}
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class MeasuredPeaks:
     extends: str | None
 
 
-def roofs(records: list[Record], extends: str | None) -> MeasuredPeaks:
-    """The two roofs. Raises ValueError when neither a datasheet nor a measurement gives one."""
+def measured_peaks(records: list[Record], extends: str | None) -> MeasuredPeaks:
+    """Peak FLOP/s and bandwidth. Raises ValueError when neither a datasheet nor a measurement gives one."""
     if extends:
         spec = load_hardware(extends)
         return MeasuredPeaks({d: p.si for d, p in spec.peak.items()}, spec.memory.bandwidth.si, extends)
@@ -50,8 +50,8 @@ def roofs(records: list[Record], extends: str | None) -> MeasuredPeaks:
     return MeasuredPeaks(peaks, max(streams), None)
 
 
-def raised(limits: MeasuredPeaks, fits: list[Fit]) -> MeasuredPeaks:
-    """Roofs of an unknown chip raised to the asymptotes of the fits that carry information about them."""
+def raised_to_asymptotes(limits: MeasuredPeaks, fits: list[Fit]) -> MeasuredPeaks:
+    """Peaks of an unknown chip, raised to what the fit of its matmuls tends to for large shapes, by a quarter at most."""
     if limits.extends:
         return limits
     peaks = dict(limits.peaks)
@@ -81,11 +81,13 @@ def _fraction(rate: float, roof: float) -> float:
     return float(f"{min(rate / roof, 1.0):.4g}") if math.isfinite(roof) else 1.0
 
 
-def calibrate(records: list[Record], environment: Environment, extends: str | None) -> tuple[MeasuredPeaks, list[Fit]]:
-    """Roofs and fits of a set of records."""
-    limits = roofs(records, extends)
+def fit_records(
+    records: list[Record], environment: Environment, extends: str | None
+) -> tuple[MeasuredPeaks, list[Fit]]:
+    """Peaks and fits of a set of records."""
+    limits = measured_peaks(records, extends)
     fits = fit_all(records, limits.peaks, limits.bandwidth, environment.platform)
-    return raised(limits, fits), fits
+    return raised_to_asymptotes(limits, fits), fits
 
 
 def document(
@@ -102,27 +104,28 @@ def document(
     for f in fits:
         if force or not f.worse_than_roofline:
             regimes.setdefault(f.regime, {}).setdefault(f.kind, {})[f.dtype] = {
-                **_cancelled(f, limits.extends),
+                **_neutral_terms(f, limits.extends),
                 **efficiency(f, limits, environment.date),
             }
     head: Record = {"extends": limits.extends, "name": name, "sources": {SOURCE: "this file's `measured` section"}}
     if not limits.extends:
-        head = _standalone(limits, environment, name)
+        head = _unknown_chip(limits, environment, name)
     if network:
         head["network"] = network
     return {**head, "efficiency": regimes, "measured": provenance(environment, fits, bool(limits.extends))}
 
 
-def _cancelled(f: Fit, extends: str | None) -> Record:
+def _neutral_terms(f: Fit, extends: str | None) -> Record:
     """Neutral values of the terms that the known chip's own entry sets and this fit lacks, because the files are merged."""
     if not extends:
         return {}
     under = load_hardware(extends).efficiency.get(f.regime, {}).get(f.kind, {}).get(f.dtype)
     given = under.given if under else {}
-    return {name: neutral for name, neutral in FORM.items() if name in given}
+    return {name: neutral for name, neutral in NEUTRAL.items() if name in given}
 
 
-def _standalone(limits: MeasuredPeaks, environment: Environment, name: str) -> Record:
+def _unknown_chip(limits: MeasuredPeaks, environment: Environment, name: str) -> Record:
+    """The head of a file that extends no known chip."""
     text = environment.kind.lower()
     vendor = next((v for word, v in VENDORS if word in text), "unknown")
     best = "best rate seen or the fit's asymptote: a measurement, not a datasheet"
@@ -166,7 +169,7 @@ def provenance(environment: Environment, fits: list[Fit], extends: bool) -> dict
     return result
 
 
-def text_of(data: Record, path: Path) -> str:
+def profile_yaml(data: Record, path: Path) -> str:
     """The profile as YAML, checked with the engine's own loader. Raises DataError when that rejects it."""
     text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=140)
     hardware_from(parse(text, path, base="hardware"))

@@ -38,7 +38,7 @@ class Suite(Question["MeasureAnswer"]):
     log: OptText = field("file", "The log of timings, which an interrupted run resumes; omitted: the profile's name with .jsonl.", default=None)
     restart: Switch = field("switch", "Measure afresh; the old log is kept as .old.", default=False)
     budget: OptNumber = field("seconds", "Seconds for all timing; omitted: 21 with --quick, else 900.", default=None, least=1)
-    looks: OptWhole = field("whole", "How often a kernel timed on a busy machine is timed again: 2 with --quick, else 4.", default=None)
+    max_timings: OptWhole = field("whole", "How often a kernel is timed at most, where the machine was busy: 2 with --quick, else 4.", default=None, former=("looks",))
     dtype: Texts = field("free", "fp32, bf16, fp16, fp8, int8, tf32; repeat for several.", default=None, several=True, metavar="CHOICE")
     extends: OptText = field("name", "The known chip this profile extends, or 'none'; omitted: recognized by its name.", default=None)
     pallas: Switch = field("switch", "Pallas kernels next to XLA's, where they compile.", default=True)
@@ -98,9 +98,9 @@ class ModelComparison(Question[ModelReport]):
 
     def answer(self) -> ModelReport:
         needs_jax()
-        from rooflinecli.measure.model.compare import close
+        from rooflinecli.measure.model.compare import compare_model
 
-        return close(self)
+        return compare_model(self)
 
 
 # fmt: off
@@ -123,10 +123,10 @@ class OpenAIServer(Question[list[Json]]):
 
     def answer(self) -> list[Json]:
         """Runs, as objects of roofline/serving-run/1."""
-        from rooflinecli.measure.openai_load import close
+        from rooflinecli.measure.openai_load import run_load
 
         loads, prompts = _counts("--concurrency", self.concurrency), _counts("--prompt", self.prompt)
-        return [close(self, many, length) for many in loads for length in prompts]
+        return [run_load(self, concurrency, length) for concurrency in loads for length in prompts]
 
 
 class VLLMServer(OpenAIServer):

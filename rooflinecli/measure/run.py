@@ -86,9 +86,9 @@ def execute(suite: Suite, progress: Callable[[KernelCase, Record | None, int], N
     if canary:
         log.append({"key": "canary", "time_s": canary.best})
     budget = suite.budget or (QUICK_BUDGET if suite.quick else FULL_BUDGET)
-    looks, protocol = suite.looks or (2 if suite.quick else 4), QUICK if suite.quick else FULL
+    max_timings, protocol = suite.max_timings or (2 if suite.quick else 4), QUICK if suite.quick else FULL
     session = Session(env, log, protocol, budget, canary=canary, dispatch=dispatch)
-    session.looks, session.patience = looks, PATIENCE * budget
+    session.max_timings, session.patience = max_timings, PATIENCE * budget
     alone = suite.suites == ("collectives",) or env.processes > 1
     cases: list[KernelCase] = [] if alone else shape_grids.chosen(suite.suites, env.platform, suite.quick, suite.dtype)
     if suite.pallas and not alone:
@@ -136,7 +136,7 @@ def _fit(suite: Suite, answer: MeasureAnswer) -> None:
     env = answer.environment
     extends = None if suite.extends == "none" else suite.extends or known_chip(env.kind)
     try:
-        answer.roofs, answer.fits = profile.calibrate(answer.records, env, extends)
+        answer.roofs, answer.fits = profile.fit_records(answer.records, env, extends)
     except ValueError as error:
         answer.notes.append(f"no profile: {error}; run `roofline measure` without a suite, or with a larger --budget")
         return
@@ -152,7 +152,7 @@ def _fit(suite: Suite, answer: MeasureAnswer) -> None:
         why = [f"{contended:.0%} of the timings were disturbed"] if contended > DISTURBED else []
         why += [f"{plural(worse, 'fit')} worse than the bare roofline"] if worse else []
         data["measured"] |= {"forced": "; ".join(why)} if why else {}
-    text = profile.text_of(data, answer.out)
+    text = profile.profile_yaml(data, answer.out)
     answer.withheld = contended > DISTURBED and not suite.force
     if answer.withheld:
         answer.notes.append(

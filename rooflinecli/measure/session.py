@@ -133,7 +133,7 @@ class Session:
     progress: Progress = lambda case, record: None
     canary: ReferenceKernel | None = None
     dispatch: float = 0.0
-    looks: int = 2
+    max_timings: int = 2
     patience: float = 0.0
     interrupted: bool = False
     skipped: int = 0
@@ -153,7 +153,7 @@ class Session:
         todo = [case for case in cases if case.key not in self.log]
         try:
             self.skipped = self._pass(todo, deadline)
-            for _ in range(1, self.looks):
+            for _ in range(1, self.max_timings):
                 self._pass(self.suspects(cases), deadline)
         except KeyboardInterrupt:
             self.interrupted = True
@@ -169,12 +169,12 @@ class Session:
         return 0
 
     def suspects(self, cases: list[KernelCase]) -> list[KernelCase]:
-        """Cases timed fewer than `looks` times, those whose canary ran slow first."""
+        """Cases timed fewer than `max_timings` times, those whose canary ran slow first."""
         logged = [(self.log.records[c.key], c) for c in cases if c.key in self.log]
         again = [
             (r["busy"], i, c)
             for i, (r, c) in enumerate(logged)
-            if r["looks"] < self.looks and (r["busy"] > BUSY or r["spread"] > 0.05)
+            if r["looks"] < self.max_timings and (r["busy"] > BUSY or r["spread"] > 0.05)
         ]
         return [c for _, _, c in sorted(again, key=lambda item: (-item[0], item[1]))]
 
@@ -213,7 +213,7 @@ class Session:
                 **extra,
                 **described(timing),
                 "busy": round(busy, 3),
-                "looks": 1,
+                "looks": 1,  # how often it was timed, as logs call it
                 "date": self.environment.date,
             },
         )

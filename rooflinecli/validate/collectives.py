@@ -18,7 +18,7 @@ from rooflinecli.questions.shard.answer import mesh as axis_sizes
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.snapshots import excluded, published
 from rooflinecli.validate import aiconfigurator_tables as aiconfigurator
-from rooflinecli.validate.stats import Array, Points, Row, Table, error_table, half, joined, notes, score, summary
+from rooflinecli.validate.stats import Array, Points, Row, Table, error_table, fit_half, joined, notes, score, summary
 
 OPS = {name.replace("-", "_"): name for name in ("all-reduce", "all-gather", "reduce-scatter")} | {
     "alltoall": "all-to-all"
@@ -58,7 +58,7 @@ def tables() -> list[Table]:
     found = []
     for name, rows in sorted(named.items()):
         why = excluded("collectives") if name == "published" else notes("NCCL")
-        table = score(f"collectives: {name}", rows, why, whole=False)
+        table = score(f"collectives: {name}", rows, why, with_all=False)
         table.points = [p for p in table.points if p.group not in PCIE]
         table.rows.append(summary(joined("all but PCIe", table.points)))
         found.append(table)
@@ -109,7 +109,7 @@ def exchanges() -> Iterator[Points]:
             op = ExpertAllToAll(x.mode, x.mode, phase, tokens, top_k, d, value_bytes, "ep", n, 1.0, variant=x.variant)
             priced = price_exchange(op, aiconfigurator.chip(chip))
             group = f"{aiconfigurator.CHIPS[chip]} {x.mode} {phase}{x.label}"
-            yield Points.timed(group, seconds, ~half(*shape), priced.expected, priced.floor, priced.error)
+            yield Points.timed(group, seconds, ~fit_half(*shape), priced.expected, priced.floor, priced.error)
 
 
 def _sglang(chip: str, phase: str) -> Iterator[Exchange]:
@@ -166,4 +166,4 @@ def all_reduces() -> Iterator[Points]:
         (n, elements), seconds = aiconfigurator.median_rows(keys, table["latency"][keep] * 1e-3)
         priced = network.custom_all_reduce(2 * elements, n, aiconfigurator.chip(chip), library)
         group = f"{aiconfigurator.CHIPS[chip]} {library}"
-        yield Points.timed(group, seconds, ~half(n, elements), priced.expected, priced.floor, priced.error)
+        yield Points.timed(group, seconds, ~fit_half(n, elements), priced.expected, priced.floor, priced.error)

@@ -180,7 +180,7 @@ def tables() -> list[Table]:
     made, ordered = [], sorted(rows(), key=lambda row: row.group)
     for name, (measured, predicted) in QUANTITIES.items():
         scored = [([r.group] if r.at_fault else [r.group, r.kind], (measured(r), *predicted(r))) for r in ordered]
-        made.append(score(f"energy: {name}", scored, notes("energy"), last=("dense", "MoE"), higher=name == "throughput"))  # fmt: skip
+        made.append(score(f"energy: {name}", scored, notes("energy"), subtotals=("dense", "MoE"), higher=name == "throughput"))  # fmt: skip
     for name in ("joules per image", "seconds for a batch", "power"):
         runs = [([row.group], image_values(name, row)) for row in image_rows()]
         made.append(score(f"energy: images and video, {name}", runs, notes("diffusion")))

@@ -487,7 +487,12 @@ def _scored(
             scored[quantity].append((where, (measured, *known[id(run.options)][quantity])))
     return [
         score(
-            f"inference: {title}, {name}", found, notes, whole=lines is not None, ranked=True, higher=q == "throughput"
+            f"inference: {title}, {name}",
+            found,
+            notes,
+            with_all=lines is not None,
+            ranked=True,
+            higher=q == "throughput",
         )
         for q, name in QUANTITIES.items()
         if (found := scored[q])

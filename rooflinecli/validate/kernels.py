@@ -24,7 +24,7 @@ from rooflinecli.price.kernels import price
 from rooflinecli.quantization.formats import FORMATS
 from rooflinecli.specs.model import load_model
 from rooflinecli.validate import aiconfigurator_tables as aiconfigurator
-from rooflinecli.validate.stats import Array, Points, Row, Table, error_table, half, joined, notes, summary
+from rooflinecli.validate.stats import Array, Points, Row, Table, error_table, fit_half, joined, notes, summary
 
 LIBRARIES = ("trtllm", "vllm", "sglang")
 CLASSES: dict[str, Row] = aiconfigurator.DATA["kernels"]
@@ -173,7 +173,9 @@ def load(name: str, chip: str, library: str) -> Kernels | None:
     columns, seconds = aiconfigurator.median_rows(shape, table["latency"][keep] * 1e-3)
     op, core, scored = BUILDERS[source["form"]](columns, chip, source)
     version = str(table["version"])
-    return Kernels(name, chip, library, version, op._replace(variant=variant), seconds, half(*columns), core, scored)
+    return Kernels(
+        name, chip, library, version, op._replace(variant=variant), seconds, fit_half(*columns), core, scored
+    )
 
 
 def all_kernels(names: Iterable[str] = CLASSES) -> Iterator[Kernels]:
@@ -256,7 +258,7 @@ def experts(title: str, library: str, file: str, suffix: str, chip: str, dtype_n
     # row; with HBM it is not.
     cold = aiconfigurator.chip(chip).spec.memory.kind.startswith("HBM") | (rows_of["weights"] >= l2(chip))
     version, core = str(table["version"]), np.ones(len(t), dtype=bool)
-    return Kernels(title, chip, library, version, op, seconds, half(*shape[:7]), core, cold)
+    return Kernels(title, chip, library, version, op, seconds, fit_half(*shape[:7]), core, cold)
 
 
 def tables() -> list[Table]:

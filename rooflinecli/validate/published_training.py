@@ -175,7 +175,7 @@ def tables() -> list[Table]:
     made = []
     for which, title in TITLES.items():
         left_out = excluded({1: "training", 3: "training_3"}[which]) if which in (1, 3) else []
-        table = score(title, scored[which], notes(f"training {which}") + left_out, last=KINDS, whole=False)
+        table = score(title, scored[which], notes(f"training {which}") + left_out, subtotals=KINDS, with_all=False)
         families = [p for p in table.points if not p.group.endswith(AT_FAULT)]
         alike = [line for p in families if "mean" in (line := summary(p))]  # the same weight for every family
         mean = {key: float(np.mean([line[key] for line in alike])) for key in ("mean", "median", "coverage")}

@@ -81,13 +81,13 @@ def score(
     rows: Iterable[tuple[Sequence[str], Sequence[float]]],
     notes: list[str],
     *,
-    last: Sequence[str] = (),
-    whole: bool = True,
+    subtotals: Sequence[str] = (),
+    with_all: bool = True,
     ranked: bool = False,
     higher: bool = False,
 ) -> Table:
     """Every row by the lines it counts in and its measured, expected, floor, low and high: the lines as they come (`ranked`: by name), those of
-    `last` after them, then (`whole`) one over all rows that are not at fault. Pictures show the lines that are not in `last`."""
+    `subtotals` after them, then (`with_all`) one over all rows that are not at fault. Pictures show the lines that are not in `subtotals`."""
     by_line: dict[str, list[Sequence[float]]] = defaultdict(list)
     every = []
     for lines, values in rows:
@@ -96,9 +96,9 @@ def score(
         for line in lines:
             by_line[line].append(values)
     ordered = sorted(by_line.items(), key=itemgetter(0)) if ranked else by_line.items()
-    groups = [Points.of(line, found, higher) for line, found in ordered if line not in last]
-    totals = {line: [Points.of(line, by_line[line], higher)] for line in last if line in by_line}
-    if whole:
+    groups = [Points.of(line, found, higher) for line, found in ordered if line not in subtotals]
+    totals = {line: [Points.of(line, by_line[line], higher)] for line in subtotals if line in by_line}
+    if with_all:
         totals["all"] = [Points.of("all", every, higher)]
     return error_table(title, groups, notes, totals)
 
@@ -142,7 +142,7 @@ def joined(group: str, parts: list[Points]) -> Points:
     return Points(group, measured, expected, floor, low, high, parts[0].higher)
 
 
-def half(*columns: Array) -> Array:
+def fit_half(*columns: Array) -> Array:
     """True for the half of the rows that a fit may see: a 64-bit hash of the shape (splitmix64), so that equal shapes stay together."""
     with np.errstate(over="ignore"):
         state = np.zeros(len(columns[0]), dtype=np.uint64)

@@ -12,7 +12,7 @@ ROWS = [(["b", "dense"], EXACT), (["a", "dense"], OFF), (["b" + AT_FAULT], OFF)]
 
 
 def test_rows_at_fault_have_a_line_of_their_own_and_are_in_no_total():
-    table = score("t", ROWS, ["note"], last=("dense", "MoE"))
+    table = score("t", ROWS, ["note"], subtotals=("dense", "MoE"))
     assert [row["group"] for row in table.rows] == ["b", "a", "b" + AT_FAULT, "dense", "all"]
     assert [p.group for p in table.points] == ["b", "a", "b" + AT_FAULT] and table.notes == ["note"]
     for row in table.rows[-2:]:
@@ -20,7 +20,7 @@ def test_rows_at_fault_have_a_line_of_their_own_and_are_in_no_total():
 
 
 def test_lines_come_in_order_or_by_name_and_a_whole_is_optional():
-    ranked = score("t", ROWS, [], ranked=True, whole=False)
+    ranked = score("t", ROWS, [], ranked=True, with_all=False)
     assert [row["group"] for row in ranked.rows] == ["a", "b", "b" + AT_FAULT, "dense"]
 
 

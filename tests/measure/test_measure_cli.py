@@ -49,7 +49,7 @@ def test_usage_errors(args, said, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_a_short_run_writes_a_profile_that_the_engine_reads_and_resumes(tmp_path):
     out = tmp_path / "here.yaml"
-    answer = call("bandwidth", "--quick", "--looks", "1", "--out", str(out), "--format", "json", "--force")
+    answer = call("bandwidth", "--quick", "--max-timings", "1", "--out", str(out), "--format", "json", "--force")
     assert answer.exit_code == 0, answer.exception
     found = json.loads(answer.stdout)
     assert found["roofs"]["bandwidth_bytes_per_s"] > 1e8 and {t["op"] for t in found["timings"]} >= {"copy", "matmul"}
@@ -71,7 +71,11 @@ def test_a_busy_machine_writes_no_profile_unless_forced(tmp_path, monkeypatch, c
     from rooflinecli.measure.question import SUITES
     from rooflinecli.render.blocks import Page
 
-    for name, made in (("calibrate", (None, [])), ("document", document := {"measured": {}}), ("text_of", "name: x")):
+    for name, made in (
+        ("fit_records", (None, [])),
+        ("document", document := {"measured": {}}),
+        ("profile_yaml", "name: x"),
+    ):
         monkeypatch.setattr(run.profile, name, lambda *_a, made=made, **_k: made)
     monkeypatch.setattr("rooflinecli.measure.run.network", lambda *_: None)
     monkeypatch.setattr("rooflinecli.render.views.measure.view", lambda *_: Page())

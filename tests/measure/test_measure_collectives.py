@@ -57,7 +57,7 @@ def test_one_device_has_no_collectives(env):
 def test_the_command_measures_eight_devices_and_writes_a_network_level(tmp_path):
     import yaml
 
-    code = "import sys; from rooflinecli.interfaces.cli.measure import app; app('measure')(['bandwidth', '--quick', '--budget', '30', '--looks', '1', '--force', '--out', sys.argv[1]])"
+    code = "import sys; from rooflinecli.interfaces.cli.measure import app; app('measure')(['bandwidth', '--quick', '--budget', '30', '--max-timings', '1', '--force', '--out', sys.argv[1]])"
     path = tmp_path / "chip.yaml"
     done = subprocess.run(
         [sys.executable, "-c", code, str(path)], env=EIGHT, capture_output=True, text=True, timeout=300

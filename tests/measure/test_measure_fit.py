@@ -83,9 +83,9 @@ def test_a_fit_worse_than_the_roofline_says_so_and_is_left_out(env):
 def test_the_written_profile_prices_as_the_fit_predicts(tmp_path, env):
     truth = Constants(180e9, 30e9, 25e-6, 1.0)
     rows = records(truth, noise=0.01)
-    limits, fits = profile.calibrate(rows, env, None)
+    limits, fits = profile.fit_records(rows, env, None)
     path = tmp_path / "cpu.yaml"
-    path.write_text(profile.text_of(profile.document(limits, fits, env, name="test"), path))
+    path.write_text(profile.profile_yaml(profile.document(limits, fits, env, name="test"), path))
     chip = Chip(load_hardware(str(path)))
     for m, n, k in ((1, 768, 768), (64, 3072, 768), (1024, 1024, 1024)):
         case = cases.matmul(m, n, k, "fp32")

@@ -50,7 +50,7 @@ def test_ragged_rows_meet_their_own_weights():
     kernel, (w,) = ready(cases.grouped(32, 16, 24, 4, "fp32"))
     (x,) = kernel.hot
     out, start = np.asarray(kernel.fn(w, x)), 0
-    sizes = xla.uneven(32, 4)
+    sizes = xla.tokens_per_expert(32, 4)
     assert sum(sizes) == 32 and min(sizes) >= 1 and len(set(sizes)) > 1
     for group, rows in enumerate(sizes):
         np.testing.assert_allclose(
@@ -80,7 +80,7 @@ def test_adamw_takes_one_step():
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("op", sorted(xla.ROWS))
+@pytest.mark.parametrize("op", sorted(xla.ELEMENTWISE))
 def test_streams_run(op):
     kernel, inputs = ready(cases.streamed("elementwise", op, "elementwise", "fp32", {"rows": 4, "width": 1024}, 1))
     assert np.isfinite(np.asarray(kernel.fn(*inputs))).all()
@@ -157,10 +157,10 @@ def test_pallas_kernels_lower_for_tpu(monkeypatch):
         assert "tpu_custom_call" in jax.jit(fn).trace(*args).lower(lowering_platforms=("tpu",)).as_text()
 
 
-@pytest.mark.parametrize("name", sorted(xla.ROWS))
+@pytest.mark.parametrize("name", sorted(xla.ELEMENTWISE))
 def test_a_function_of_rows_takes_the_operands_that_its_row_says(name):
     """A number of operands is bytes that a fit divides by."""
-    function, operands = xla.ROWS[name]
+    function, operands = xla.ELEMENTWISE[name]
     rows = jax.ShapeDtypeStruct((8, 1024), jnp.float32)
     jax.eval_shape(function, *[rows] * operands)
     with pytest.raises((TypeError, ValueError)):

@@ -148,7 +148,9 @@ def test_what_it_cannot_build_is_refused_with_a_remedy(name):
 @pytest.mark.slow
 def test_the_loop_closes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    answer = compare.close(ModelComparison("gpt2", hw="epyc-9654", seq=16, layers=1, d_model=64, vocab=64, budget=0.2))
+    answer = compare.compare_model(
+        ModelComparison("gpt2", hw="epyc-9654", seq=16, layers=1, d_model=64, vocab=64, budget=0.2)
+    )
     assert [row["phase"] for row in answer.phases] == list(transformer.PHASES)
     assert not any("NOT EQUAL" in check for check in answer.checks) and len(answer.checks) == 5
     assert all(row["measured_s"] > 0 and row["predicted_s"] > 0 for row in answer.phases)
@@ -158,11 +160,11 @@ def test_the_loop_closes(tmp_path, monkeypatch):
 def test_a_loop_without_a_profile_says_what_to_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="roofline measure"):
-        compare.close(ModelComparison("gpt2", seq=16, layers=1, d_model=64, vocab=64))
+        compare.compare_model(ModelComparison("gpt2", seq=16, layers=1, d_model=64, vocab=64))
     with pytest.raises(UsageError, match="phase"):
-        compare.close(ModelComparison("gpt2", hw="epyc-9654", phase=["nonsense"]))
+        compare.compare_model(ModelComparison("gpt2", hw="epyc-9654", phase=["nonsense"]))
     with pytest.raises(UsageError, match="learned positions"):
-        compare.close(ModelComparison("gpt2", hw="epyc-9654", seq=4096, layers=1, d_model=64, vocab=64))
+        compare.compare_model(ModelComparison("gpt2", hw="epyc-9654", seq=4096, layers=1, d_model=64, vocab=64))
 
 
 def test_a_time_below_the_floor_and_a_noisy_profile_are_remarked():

@@ -17,7 +17,7 @@ FIT = fit_of("fp32", Constants(150e9, 50e9, 3e-6, 1.0))
 
 def written(tmp_path, data):
     path = tmp_path / "chip.yaml"
-    path.write_text(profile.text_of(data, path))
+    path.write_text(profile.profile_yaml(data, path))
     assert [p.name for p in tmp_path.iterdir()] == ["chip.yaml"]
     return load_hardware(str(path))
 
@@ -42,7 +42,7 @@ def test_a_known_chip_is_extended(tmp_path, env):
     fit = fit_of("bf16", Constants(700e12, 3e12, 4e-6, 3.0, 64, 0.3e-9))
     env = replace(env, platform="gpu", kind="NVIDIA H100 80GB HBM3")
     chip = known_chip(env.kind)
-    limits = profile.roofs([], chip)
+    limits = profile.measured_peaks([], chip)
     spec = written(tmp_path, profile.document(limits, [fit], env, name="H100, measured"))
     base = load_hardware(chip)
     entry = spec.efficiency["kernel"]["matmul"]["bf16"]
@@ -72,13 +72,13 @@ def test_a_cpu_extends_nothing():
 
 def test_no_measurement_is_no_roof():
     with pytest.raises(ValueError):
-        profile.roofs([], None)
+        profile.measured_peaks([], None)
 
 
 def test_a_profile_the_engine_refuses_is_not_left_behind(tmp_path, env):
     data = profile.document(profile.MeasuredPeaks({"fp32": 200e9}, 40e9, None), [FIT], env, name="x") | {"nonsense": 1}
     with pytest.raises(DataError):
-        profile.text_of(data, tmp_path / "x.yaml")
+        profile.profile_yaml(data, tmp_path / "x.yaml")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -71,9 +71,9 @@ def test_torch_is_timed_only_where_it_sees_the_device(monkeypatch):
 def test_measured_constants_are_nearer_where_the_timings_are_theirs(env):
     """Timings made from the measured constants themselves: their error is nothing, and that of what ships is not."""
     constants = Constants(300e12, 2e12, 20e-6, 1.0)
-    limits = profile.roofs([], "h100-sxm")
+    limits = profile.measured_peaks([], "h100-sxm")
     found = fit_of("bf16", constants)
-    text = profile.text_of(profile.document(limits, [found], env, name="H100, measured"), Path("chip.yaml"))
+    text = profile.profile_yaml(profile.document(limits, [found], env, name="H100, measured"), Path("chip.yaml"))
     shapes = [cases.matmul(m, 4096, 4096, "bf16") for m in (1, 16, 64, 128, 256, 1024, 4096, 8192)]
     records = [{**c.record(), "busy": 1.0, "held_out": True} for c in shapes]
     for r in records:

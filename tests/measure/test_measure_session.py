@@ -86,7 +86,7 @@ def test_the_budget_is_kept_and_the_rest_counted(tmp_path, env, timings):
 
 
 def test_waiting_for_quiet_ends_with_patience(tmp_path, env, timings):
-    s = make(tmp_path, env, canary=Quiet(2.0), looks=1, patience=0.25)
+    s = make(tmp_path, env, canary=Quiet(2.0), max_timings=1, patience=0.25)
     s.run(CASES[:2])
     assert s.patience <= 0 and timings == [32, 64]
 

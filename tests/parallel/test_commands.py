@@ -156,12 +156,12 @@ def test_two_dimensional_layout_falls_with_the_root_of_n(n):
 def test_layout_formulas_count_what_the_collectives_send(name):
     from rooflinecli.questions.shard import answer as module
 
-    sends = {
-        "1D weight-stationary": module._one(64.0, 512.0, 8, 2.0),
-        "2D weight-stationary 2 x 4": module._two(64.0, 512.0, 2048.0, 2048.0, 2, 4, 2.0),
+    sent = {
+        "1D weight-stationary": module._weight_stationary_1d(64.0, 512.0, 8, 2.0),
+        "2D weight-stationary 2 x 4": module._weight_stationary_2d(64.0, 512.0, 2048.0, 2048.0, 2, 4, 2.0),
         "weight-gathered over 4": module._weight_gathered(64.0, 512.0, 3e6, 4, 8, 2.0),
     }[name]
-    assert sum(collectives.gather_volume(size, members) for _, size, members, _ in sends[0]) == pytest.approx(sends[1])
+    assert sum(collectives.gather_volume(size, members) for _, size, members, _ in sent[0]) == pytest.approx(sent[1])
 
 
 def recipe(name: str, **more) -> PhaseAnswer:

@@ -64,10 +64,8 @@ def from_config(config: Mapping[str, Any], where: Where | str = "config.json") -
     fields.notes += outer.notes if outer is not fields else []
     if decisive := [f"{key} {fields.assumed[key]}" for key in _DECISIVE if key in fields.assumed]:
         model["assumed"] = f"{at()}: absent, so the defaults of transformers' {name}: {', '.join(decisive)}"
-    whole = [(k, v) for k, v in fields.assumed.items() if isinstance(v, int) and not isinstance(v, bool)]
-    shapes = [f"{key} {value}" for key, value in whole]
-    if shapes:
-        fields.notes.append(f"Absent from the config, so transformers' defaults: {', '.join(shapes)}.")
+    if sizes := [f"{k} {v}" for k, v in fields.assumed.items() if isinstance(v, int) and not isinstance(v, bool)]:
+        fields.notes.append(f"Absent from the config, so transformers' defaults: {', '.join(sizes)}.")
     return _title(config, name) | model | ({"notes": fields.notes} if fields.notes else {})
 
 

@@ -28,7 +28,9 @@ from rooflinecli.render.report.page import STYLE
 PAGE = Path(__file__).with_name("static")
 LONGEST = 4096  # characters of a query
 MOST_SENT = 16 * 2**20  # bytes of a file that is sent
-_WRITTEN = re.compile(r"[^\s\"'(<>]*[/\\](?=plan\.yaml|sent\.txt)")  # the folder of a file that was written into a page
+_TEMPORARY_FOLDER = re.compile(
+    r"[^\s\"'(<>]*[/\\](?=plan\.yaml|sent\.txt)"
+)  # where text of a form is kept while it is read, which no answer shows
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; "
@@ -88,7 +90,7 @@ def _page(request: Request) -> Response:
         content, code = form.problem(error), 400
         known = {field.name for field in form.fields(question)}  # as typed, to be mended where they stand
         options = {k: v[: form.LONGEST] for k, v in _sent(request) if k in known}
-    return HTMLResponse(form.page(options, _WRITTEN.sub("", content), question, pinned), code, HEADERS)
+    return HTMLResponse(form.page(options, _TEMPORARY_FOLDER.sub("", content), question, pinned), code, HEADERS)
 
 
 def _part(request: Request) -> Response:
@@ -119,15 +121,15 @@ def _json(request: Request) -> Response:
             lambda options: form.printed_json(form.answered(options, question), question), _options(request)
         )
     except RooflineError as error:
-        return JSONResponse({"error": _WRITTEN.sub("", str(error))}, 400, HEADERS)
-    return Response(_WRITTEN.sub("", dumps(found)) + "\n", 200, HEADERS, "application/json")
+        return JSONResponse({"error": _TEMPORARY_FOLDER.sub("", str(error))}, 400, HEADERS)
+    return Response(_TEMPORARY_FOLDER.sub("", dumps(found)) + "\n", 200, HEADERS, "application/json")
 
 
 def _fragment(made: Callable[[], str]) -> Response:
     try:
-        return HTMLResponse(_WRITTEN.sub("", made()), 200, HEADERS)
+        return HTMLResponse(_TEMPORARY_FOLDER.sub("", made()), 200, HEADERS)
     except RooflineError as error:
-        return HTMLResponse(_WRITTEN.sub("", form.problem(error)), 400, HEADERS)
+        return HTMLResponse(_TEMPORARY_FOLDER.sub("", form.problem(error)), 400, HEADERS)
 
 
 def _answered(question: Callable[[Options], Any], options: Options) -> Any:

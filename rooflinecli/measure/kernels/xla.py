@@ -29,7 +29,7 @@ def multiply(x: jax.Array, w: jax.Array) -> jax.Array:
     return x @ w
 
 
-def _of(dtype: str) -> Callable[[jax.Array, jax.Array], jax.Array]:
+def _matmul_in(dtype: str) -> Callable[[jax.Array, jax.Array], jax.Array]:
     precision: Any = {"tf32": jax.lax.DotAlgorithmPreset.TF32_TF32_F32, "fp32": jax.lax.Precision.HIGHEST}.get(dtype)
     return multiply if precision is None else partial(jnp.matmul, precision=precision)
 
@@ -41,8 +41,8 @@ def _weights(case: KernelCase, *shape: int) -> Callable[[int], Arrays]:
 def _matmul(case: KernelCase) -> Kernel:
     """Weights rotate past the cache; the activations are hot, as if the layer before had just written them."""
     m, n, k = (case.sizes[a] for a in "mnk")
-    fn = _of(case.dtype)
-    return Kernel(lambda w, x: fn(x, w), _weights(case, k, n), (normal(1, (m, k), case.dtype),))
+    multiplied = _matmul_in(case.dtype)
+    return Kernel(lambda w, x: multiplied(x, w), _weights(case, k, n), (normal(1, (m, k), case.dtype),))
 
 
 def _matmul_training(case: KernelCase) -> Kernel:
@@ -50,63 +50,66 @@ def _matmul_training(case: KernelCase) -> Kernel:
     m, n, k = (case.sizes[a] for a in "mnk")
 
     def step(w: jax.Array, x: jax.Array, dy: jax.Array) -> Arrays:
-        y, back = jax.vjp(_of(case.dtype), x, w)
-        return (y, *back(dy))
+        y, pullback = jax.vjp(_matmul_in(case.dtype), x, w)
+        return (y, *pullback(dy))
 
     return Kernel(step, _weights(case, k, n), (normal(1, (m, k), case.dtype), normal(2, (m, n), case.dtype)))
 
 
-def uneven(tokens: int, groups: int) -> list[int]:
-    """Row counts of a ragged batch: 1:2:3:... shares, at least one row each, summing to `tokens`."""
-    total = groups * (groups + 1) // 2
-    sizes = [max(1, tokens * (g + 1) // total) for g in range(groups)]
+def tokens_per_expert(tokens: int, experts: int) -> list[int]:
+    """Tokens of each expert of an uneven batch: shares as 1:2:3:..., at least one each, summing to `tokens`."""
+    total = experts * (experts + 1) // 2
+    sizes = [max(1, tokens * (expert + 1) // total) for expert in range(experts)]
     sizes[-1] += tokens - sum(sizes)
     return sizes
 
 
 def _grouped(case: KernelCase) -> Kernel:
-    """x[t, k] whose row blocks meet w[g, k, n] each in its own group -> [t, n]."""
-    t, n, k, g = (case.sizes[a] for a in "tnkg")
-    sizes = jnp.array(uneven(t, g), jnp.int32)
+    """x[tokens, k] with w[experts, k, n], the weights of each token those of its expert -> [tokens, n]."""
+    tokens, n, k, experts = (case.sizes[a] for a in "tnkg")
+    sizes = jnp.array(tokens_per_expert(tokens, experts), jnp.int32)
     return Kernel(
-        lambda w, x: jax.lax.ragged_dot(x, w, sizes), _weights(case, g, k, n), (normal(1, (t, k), case.dtype),)
+        lambda w, x: jax.lax.ragged_dot(x, w, sizes),
+        _weights(case, experts, k, n),
+        (normal(1, (tokens, k), case.dtype),),
     )
 
 
-def _attend(case: KernelCase, **options: Any) -> Callable[..., jax.Array]:
+def _attention(case: KernelCase, **options: Any) -> Callable[..., jax.Array]:
     implementation: Literal["xla", "cudnn"] = "cudnn" if case.engine == "cudnn" else "xla"
     return partial(jax.nn.dot_product_attention, implementation=implementation, **options)
 
 
 def prefill(case: KernelCase) -> Kernel:
-    """q[b, s, h, d] over k, v[b, s, kv, d]: all streamed."""
-    b, s, h, kv, d = (case.sizes[a] for a in ("b", "s", "h", "kv", "d"))
+    """q[batch, seq, heads, head_dim] over k, v[batch, seq, kv_heads, head_dim]: all streamed."""
+    batch, seq, heads, kv_heads, head_dim = (case.sizes[a] for a in ("b", "s", "h", "kv", "d"))
 
     def rotating(i: int) -> Arrays:
-        return tuple(normal(3 * i + j, (b, s, heads, d), case.dtype) for j, heads in enumerate((h, kv, kv)))
+        shapes = [(batch, seq, n, head_dim) for n in (heads, kv_heads, kv_heads)]
+        return tuple(normal(3 * i + j, shape, case.dtype) for j, shape in enumerate(shapes))
 
-    return Kernel(_attend(case, is_causal=case.op == "prefill"), rotating)
+    return Kernel(_attention(case, is_causal=case.op == "prefill"), rotating)
 
 
 def _prefill_training(case: KernelCase) -> Kernel:
     """Causal attention and the gradients of q, k and v in one program."""
-    b, s, h, d = (case.sizes[a] for a in ("b", "s", "h", "d"))
+    output_shape = tuple(case.sizes[a] for a in ("b", "s", "h", "d"))
 
     def step(q: jax.Array, k: jax.Array, v: jax.Array, dy: jax.Array) -> Arrays:
-        y, back = jax.vjp(partial(jax.nn.dot_product_attention, is_causal=True), q, k, v)
-        return (y, *back(dy))
+        y, pullback = jax.vjp(partial(jax.nn.dot_product_attention, is_causal=True), q, k, v)
+        return (y, *pullback(dy))
 
-    return Kernel(step, prefill(case).rotating, (normal(11, (b, s, h, d), case.dtype),))
+    return Kernel(step, prefill(case).rotating, (normal(11, output_shape, case.dtype),))
 
 
 def _decode(case: KernelCase) -> Kernel:
-    """q[b, 1, h, d] over a cache k, v[b, t, kv, d]: the cache streams from memory, q is hot."""
-    b, t, h, kv, d = (case.sizes[a] for a in ("b", "t", "h", "kv", "d"))
-    attend, shape = _attend(case), (b, t, kv, d)
+    """q[batch, 1, heads, head_dim] over a cache k, v[batch, context, kv_heads, head_dim]: the cache streams from memory, q is hot."""
+    batch, context, heads, kv_heads, head_dim = (case.sizes[a] for a in ("b", "t", "h", "kv", "d"))
+    attention, shape = _attention(case), (batch, context, kv_heads, head_dim)
     return Kernel(
-        lambda k, v, q: attend(q, k, v),
+        lambda k, v, q: attention(q, k, v),
         lambda i: (normal(2 * i, shape, case.dtype), normal(2 * i + 1, shape, case.dtype)),
-        (normal(7, (b, 1, h, d), case.dtype),),
+        (normal(7, (batch, 1, heads, head_dim), case.dtype),),
     )
 
 
@@ -120,14 +123,16 @@ def _layernorm(x: jax.Array) -> jax.Array:
     return _rmsnorm(wide - wide.mean(-1, keepdims=True)).astype(x.dtype)
 
 
-def adamw(p: jax.Array, g: jax.Array, m: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """One AdamW update (Loshchilov, Hutter 2019) of a float32 parameter: 4 tensors read, 3 written."""
-    m, v = 0.9 * m + 0.1 * g, 0.95 * v + 0.05 * g * g
-    return p - 3e-4 * (m / (jnp.sqrt(v) + 1e-8) + 0.1 * p), m, v
+def adamw(
+    weight: jax.Array, gradient: jax.Array, mean: jax.Array, square: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """One AdamW update (Loshchilov, Hutter 2019) of float32 weights and both moments: 4 tensors read, 3 written."""
+    mean, square = 0.9 * mean + 0.1 * gradient, 0.95 * square + 0.05 * gradient * gradient
+    return weight - 3e-4 * (mean / (jnp.sqrt(square) + 1e-8) + 0.1 * weight), mean, square
 
 
 # name -> (function, operands read)
-ROWS: dict[str, tuple[Callable[..., jax.Array], int]] = {
+ELEMENTWISE: dict[str, tuple[Callable[..., jax.Array], int]] = {
     "copy": (jnp.negative, 1),  # a plain copy would be elided; a sign flip costs the same traffic
     "triad": (lambda x, y: x + 0.5 * y, 2),  # McCalpin, STREAM
     "read": (lambda x: jnp.max(x.reshape(-1, 1024), axis=0), 1),
@@ -140,9 +145,9 @@ ROWS: dict[str, tuple[Callable[..., jax.Array], int]] = {
 }
 
 
-def _rows(case: KernelCase) -> Kernel:
+def _elementwise(case: KernelCase) -> Kernel:
     """An operation over x[rows, width]; every operand streams from memory."""
-    fn, operands = ROWS[case.op]
+    fn, operands = ELEMENTWISE[case.op]
     shape = (case.sizes["rows"], case.sizes["width"])
     return Kernel(fn, lambda i: tuple(normal(operands * i + j, shape, case.dtype) for j in range(operands)))
 
@@ -184,7 +189,7 @@ def hopper_matmul(x: jax.Array, w: jax.Array, band: int = BANDS[0]) -> jax.Array
 
 
 def hopper_attention(q: jax.Array, k: jax.Array, v: jax.Array, causal: bool) -> jax.Array:
-    """Attention of q[b, s, h, d] over k, v[b, t, kv, d]; the kernel leaves the scale of the scores to its caller."""
+    """Attention of q[batch, seq, heads, head_dim] over k, v[batch, context, kv_heads, head_dim]; the kernel leaves the scale of the scores to its caller."""
     from jax.experimental.pallas.ops.gpu import attention_mgpu as ops
 
     config = ops.TuningConfig(
@@ -195,7 +200,8 @@ def hopper_attention(q: jax.Array, k: jax.Array, v: jax.Array, causal: bool) -> 
 
 
 def tpu_attention(q: jax.Array, k: jax.Array, v: jax.Array, causal: bool) -> jax.Array:
-    """Attention of q[b, s, h, d] over k, v[b, t, kv, d]; jax's TPU kernel takes [b, h, s, d] and as many key heads as query heads."""
+    """Attention of q[batch, seq, heads, head_dim] over k, v[batch, context, kv_heads, head_dim]; jax's TPU kernel takes heads before the sequence
+    and as many key heads as query heads."""
     from jax.experimental.pallas.ops.tpu.flash_attention import flash_attention
 
     group = q.shape[2] // k.shape[2]
@@ -206,7 +212,7 @@ def tpu_attention(q: jax.Array, k: jax.Array, v: jax.Array, causal: bool) -> jax
 
 def build(case: KernelCase) -> Kernel:
     """The kernel of a case; a Pallas one computes XLA's inputs by jax's own kernel for this device."""
-    base = _BUILDERS.get(case.op, _rows)(case)
+    base = _BUILDERS.get(case.op, _elementwise)(case)
     if case.engine != "pallas":
         return base
     tpu = jax.default_backend() == "tpu"
@@ -216,5 +222,5 @@ def build(case: KernelCase) -> Kernel:
         return replaced(base, lambda w, x: tpu_matmul(x, w, block_shape=TPU_BLOCK))
     if case.op == "matmul":
         return replaced(base, *((lambda w, x, band=band: hopper_matmul(x, w, band)) for band in BANDS))
-    attend = tpu_attention if tpu else hopper_attention
-    return replaced(base, lambda q, k, v: attend(q, k, v, case.op == "prefill"))
+    attention = tpu_attention if tpu else hopper_attention
+    return replaced(base, lambda q, k, v: attention(q, k, v, case.op == "prefill"))

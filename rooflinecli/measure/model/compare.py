@@ -40,34 +40,34 @@ from rooflinecli.specs.request import Request
 TRACED = 3  # runs in a trace: enough to see one that is not the first, small enough to keep
 
 
-def close(loop: ModelComparison) -> ModelReport:
-    """Run the loop. Raises UsageError for a model it cannot build or a phase it does not know."""
-    for phase in loop.phase:
+def compare_model(question: ModelComparison) -> ModelReport:
+    """Build, count and time the model. Raises UsageError for a model it cannot build or a phase it does not know."""
+    for phase in question.phase:
         if phase not in transformer.PHASES:
             raise unknown("phase", phase, transformer.PHASES)
     keep_pages()
     env = environment()
-    spec = scaled(loop.model, loop.layers, loop.d_model, loop.vocab)
-    if spec.max_context and spec.positions.kind == "learned" and loop.seq > (spec.positions.length or 0):
+    spec = scaled(question.model, question.layers, question.d_model, question.vocab)
+    if spec.max_context and spec.positions.kind == "learned" and question.seq > (spec.positions.length or 0):
         raise UsageError(
-            f"--seq {loop.seq}: {spec.name} has {spec.positions.length} learned positions; give a shorter one"
+            f"--seq {question.seq}: {spec.name} has {spec.positions.length} learned positions; give a shorter one"
         )
-    hardware = load_hardware(_profile(loop.hw, env.slug, env.kind))
-    dtype = loop.dtype or ("fp32" if env.platform == "cpu" else "bf16")
+    hardware = load_hardware(_profile(question.hw, env.slug, env.kind))
+    dtype = question.dtype or ("fp32" if env.platform == "cpu" else "bf16")
     parameters = transformer.initial(spec, jax_name(dtype))
     checks = [_equal("parameters", transformer.count(parameters), total_parameters(spec))]
-    log = Log(Path(loop.log or "roofline-loop.jsonl"), env.fingerprint)
+    log = Log(Path(question.log or "roofline-loop.jsonl"), env.fingerprint)
     rows = []
-    for phase in loop.phase or transformer.PHASES:
+    for phase in question.phase or transformer.PHASES:
         # One phase: predict, count, time
-        expected = predict(phase, spec, hardware, loop.batch, loop.seq, dtype)
-        program = transformer.program(phase, spec, parameters, loop.batch, loop.seq, jnp.dtype(jax_name(dtype)))
+        expected = predict(phase, spec, hardware, question.batch, question.seq, dtype)
+        program = transformer.program(phase, spec, parameters, question.batch, question.seq, jnp.dtype(jax_name(dtype)))
         check = _equal(f"{phase} matmul FLOPs", matmul_flops(program.fn, *program.args), round(expected.flops))
-        timing, xla = timed(program, loop.budget, None if loop.trace is None else Path(loop.trace) / phase)
+        timing, xla = timed(program, question.budget, None if question.trace is None else Path(question.trace) / phase)
         s = timing.summary
         warnings = (timing.warning, below_floor(s.median, expected.floor), noise(hardware))
         row = {
-            "id": f"loop/{spec.id}/L{spec.n_layers}/D{spec.d_model}/b{loop.batch}/s{loop.seq}/{dtype}/{phase}", "phase": phase,
+            "id": f"loop/{spec.id}/L{spec.n_layers}/D{spec.d_model}/b{question.batch}/s{question.seq}/{dtype}/{phase}", "phase": phase,
             "predicted_s": expected.time, "measured_s": s.median, "low_s": s.p10, "mad_s": s.mad, "runs": s.n, "floor_s": expected.floor,
             "error": expected.time / s.median - 1, "matmul_flops": expected.flops, "xla_flops": xla, "compile_s": timing.compile_s,
             "breakdown_s": expected.breakdown, "warning": "; ".join(filter(None, warnings)),
@@ -129,7 +129,7 @@ def noise(hardware: HardwareSpec) -> str:
 
 
 def _equal(what: str, built: int, ledger: int) -> str:
-    """The sentence about a count; the loop is closed only where both are the same."""
+    """The sentence about a count of the program and that of the ledger, which must be the same."""
     return f"{what}: {built:,} built, {ledger:,} in the ledger{'' if built == ledger else ': NOT EQUAL'}"
 
 

@@ -21,7 +21,6 @@ from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import Quantities
 from rooflinecli.formulas import counts, roofline, sharding
-from rooflinecli.formulas import sharding as f
 from rooflinecli.layers.build import ledger
 from rooflinecli.ledger.ledger import row_parameters
 from rooflinecli.ledger.ops import Collective, Op, matmul
@@ -112,7 +111,7 @@ def _dims(inside: str, axes: dict[str, float], text: str) -> tuple[tuple[str, ..
 
 
 @dataclass(frozen=True)
-class Send:
+class MatmulCollective:
     """One collective of a sharded matmul: the array it is on, over which mesh axes, and its size when whole."""
 
     op: str
@@ -132,15 +131,15 @@ class Mesh:
     def over(self, axes: Axes) -> float:
         return prod((self.sizes[axis] for axis in axes), start=1.0)
 
-    def collective(self, send: Send) -> Collective:
+    def collective(self, one: MatmulCollective) -> Collective:
         """A torus lays one mesh axis along one of its own where it has as many; other networks number devices innermost last."""
         level = self.chip.levels[0].level if self.chip.levels else None
         torus = level is not None and level.kind == "torus" and len(self.sizes) <= (level.axes or 1)
-        mesh = tuple((self.sizes[a], self.sizes[a]) for a in send.axes) if torus else None
+        mesh = tuple((self.sizes[a], self.sizes[a]) for a in one.axes) if torus else None
         names = list(self.sizes)
-        inner = max((names.index(a) for a in send.axes), default=0)
+        inner = max((names.index(a) for a in one.axes), default=0)
         stride = self.over(tuple(names[inner + 1 :]))
-        return Collective(send.op, send.op, send.size, "mesh", self.over(send.axes), stride, mesh=mesh)
+        return Collective(one.op, one.op, one.size, "mesh", self.over(one.axes), stride, mesh=mesh)
 
 
 Priced = dict[str, Any]  # quantities of one sharding by name
@@ -169,37 +168,41 @@ def shard(
             raise UsageError(
                 f"{array.text()}: {d} = {sizes[d]:g} does not split over {mesh.over(array.over[d]):g} devices; change one"
             )
-    sharding = _price(arrays, mesh, lifted)
+    priced = _price(arrays, mesh, lifted)
     answer = {
         "matmul": " ".join(a.text() for a in arrays[:2]),
         "mesh": mesh_sizes,
         "hardware": ChipName(name=hardware.name, id=hardware.id),
         "dtype": dtype,
-        **sharding,
-        "instead": _sliced(arrays, mesh, lifted, sharding),
+        **priced,
+        "instead": _sliced(arrays, mesh, lifted, priced),
         "ranking": _ranking(arrays, mesh, lifted),
     }
     return Quantities(schema="roofline/shard/1", values=answer)
 
 
-def plan(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> tuple[int, list[Send], list[Array]]:
+def required_collectives(
+    arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]
+) -> tuple[int, list[MatmulCollective], list[Array]]:
     """Case, collectives, and the operands and result as they are when the local matmul runs."""
     first, second = arrays[:2]
     j = next(d for d in first.dims if d in second.dims)
-    sends: list[Send] = []
+    collectives: list[MatmulCollective] = []
     case = 1
     for axis in [a for d in first.dims if d != j for a in first.over[d]]:
         if any(axis in second.over[d] for d in second.dims if d != j):
             case = 4
             smaller = min((first, second), key=lambda a: float(_elements(a, sizes)) / mesh.over(a.used()))
-            first, second = (_gathered(a, (axis,), mesh, sizes, sends) if a is smaller else a for a in (first, second))
+            first, second = (
+                _gathered(a, (axis,), mesh, sizes, collectives) if a is smaller else a for a in (first, second)
+            )
     for a in (first, second):
         # An axis that splits a kept dimension of one operand and the contracted one of the other has to be gathered too.
         other = second if a is first else first
         alone = tuple(axis for axis in a.over[j] if axis not in other.over[j])
         if alone:
             case = max(case, 2)
-            gathered = _gathered(a, alone, mesh, sizes, sends)
+            gathered = _gathered(a, alone, mesh, sizes, collectives)
             first, second = (gathered if x is a else x for x in (first, second))
     kept = {d: x.over[d] for x in (first, second) for d in x.dims if d != j}
     result = Array(arrays[2].name if len(arrays) == 3 else "Y", tuple(kept), kept)
@@ -210,44 +213,46 @@ def plan(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> tuple[int
         wanted = arrays[2].used() if len(arrays) == 3 else ()
         scattered = all(axis in wanted for axis in both)
         size = sharding.shard_bytes(_elements(result, sizes), mesh.element, mesh.over(result.used()))
-        sends.append(Send("reduce-scatter" if scattered else "all-reduce", result.name, both, size))
+        collectives.append(MatmulCollective("reduce-scatter" if scattered else "all-reduce", result.name, both, size))
         if scattered:
             result = arrays[2]
-    return case, sends, [first, second, result]
+    return case, collectives, [first, second, result]
 
 
 def _elements(array: Array, sizes: dict[str, Number]) -> Number:
     return sizes[array.dims[0]] * sizes[array.dims[1]]
 
 
-def _gathered(array: Array, axes: Axes, mesh: Mesh, sizes: dict[str, Number], sends: list[Send]) -> Array:
+def _gathered(
+    array: Array, axes: Axes, mesh: Mesh, sizes: dict[str, Number], collectives: list[MatmulCollective]
+) -> Array:
     """The array without these axes, and the all-gather that gets it there."""
     after = replace(array, over={d: tuple(a for a in over if a not in axes) for d, over in array.over.items()})
     size = sharding.shard_bytes(_elements(array, sizes), mesh.element, mesh.over(after.used()))
-    sends.append(Send("all-gather", array.name, axes, size))
+    collectives.append(MatmulCollective("all-gather", array.name, axes, size))
     return after
 
 
 def _price(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> Priced:
     """Seconds, bytes and memory of one sharding."""
-    case, sends, local = plan(arrays, mesh, sizes)
+    case, required, local = required_collectives(arrays, mesh, sizes)
     collectives, floor, expected, sent = [], 0.0, 0.0, 0.0
-    for send in sends:
-        c = price_collective(mesh.collective(send), mesh.chip, "kernel", mesh.devices)
+    for one in required:
+        c = price_collective(mesh.collective(one), mesh.chip, "kernel", mesh.devices)
         floor, expected, sent = floor + c.floor, expected + c.expected, sent + c.volume
         collectives.append(
             {
-                "op": send.op,
-                "array": send.array,
-                "axes": "".join(send.axes),
-                "devices": mesh.over(send.axes),
-                "bytes": send.size,
+                "op": one.op,
+                "array": one.array,
+                "axes": "".join(one.axes),
+                "devices": mesh.over(one.axes),
+                "bytes": one.size,
                 "sent_bytes": c.volume,
                 "floor_s": c.floor,
                 "expected_s": c.expected,
             }
         )
-    op = _local(local, mesh, sizes)
+    op = _local_matmul(local, mesh, sizes)
     kernel = price(op, mesh.chip, "kernel")
     compute = roofline.floor_time(kernel.t_compute, kernel.t_memory)
     held = sum(sharding.shard_bytes(_elements(a, sizes), mesh.element, mesh.over(a.used())) for a in arrays[:2])
@@ -299,16 +304,15 @@ CASES = {
 }
 
 
-def _local(local: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> Op:
+def _local_matmul(local: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> Op:
     """The matmul each device does."""
     first, second, _ = local
     j = next(d for d in first.dims if d in second.dims)
     (i,), (k,) = ([d for d in a.dims if d != j] for a in (first, second))
     m, n = sizes[i] / mesh.over(first.over[i]), sizes[k] / mesh.over(second.over[k])
     depth = sizes[j] / mesh.over(first.over[j])
-    p = mesh.element
     dtype = next((d for d in FORMATS[mesh.dtype][1] if d in mesh.chip.spec.peak), mesh.dtype)
-    flops, moved = counts.matmul_flops(m, depth, n), counts.matmul_bytes(m, depth, n, p, p, p)
+    flops, moved = counts.matmul_flops(m, depth, n), counts.matmul_bytes(m, depth, n, *[mesh.element] * 3)
     return matmul("matmul", dtype, flops, moved, m, depth, n, 1 / depth)
 
 
@@ -333,7 +337,7 @@ def _ranking(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> list[
 
 
 SERVING = "serving"
-Sends = list[tuple[str, Number, float, float]]  # operation, bytes, members, stride
+Collectives = list[tuple[str, Number, float, float]]  # operation, bytes, members, stride
 
 
 def layouts(
@@ -353,61 +357,64 @@ def layouts(
         raise UsageError(
             f"{model.name}: layouts are for a dense feed-forward block with heads; experts have --ep in estimate"
         )
-    chip, form = Chip(hardware), formats(dtype, None, None, dict(hardware.peak), hardware.name)
+    chip, widths = Chip(hardware), formats(dtype, None, None, dict(hardware.peak), hardware.name)
     sizes = group.sizes(
         {a: float(v) for a, v in group.axes.items()} | {"B": batch, "S": queries, "T": context, "O": 1.0, "Z": queries}
     )
     weights = (
         row_parameters(tuple(r for r in group.rows if r.name.startswith("feedforward.") and r.contraction), sizes)
-        * form.weight
+        * widths.weight
     )
-    tokens, d, ff, first = batch * queries, sizes["D"], sizes["F"], sizes.get("U", sizes["F"])
-    powers, p = [2**i for i in range(n.bit_length())], form.activation
-    ways = [
-        ("1D weight-stationary", _one(tokens, d, n, p), weights / n),
-        *((f"2D weight-stationary {n // y} x {y}", _two(tokens, d, ff, first, n // y, y, p), weights / n) for y in powers[1:-1]),
-        *((f"weight-gathered over {over}", _weight_gathered(tokens, d, weights, over, n, p), weights * over / n) for over in powers[1:]),
+    tokens, d_model, d_ff, d_up = batch * queries, sizes["D"], sizes["F"], sizes.get("U", sizes["F"])
+    powers, width = [2**i for i in range(n.bit_length())], widths.activation
+    partitionings = [
+        ("1D weight-stationary", _weight_stationary_1d(tokens, d_model, n, width), weights / n),
+        *((f"2D weight-stationary {n // y} x {y}", _weight_stationary_2d(tokens, d_model, d_ff, d_up, n // y, y, width), weights / n) for y in powers[1:-1]),
+        *((f"weight-gathered over {over}", _weight_gathered(tokens, d_model, weights, over, n, width), weights * over / n) for over in powers[1:]),
     ]  # fmt: skip
-    rows = [_row(chip, name, n, *sent, read) for name, sent, read in ways]
+    rows = [_priced(chip, name, n, *sent, read) for name, sent, read in partitionings]
     return PartitioningAnswer(
         model=model.name, hardware=hardware.name, devices=n, tokens=tokens, context=context, weights_bytes=weights,
-        feedforward=sorted(rows, key=lambda row: float(row.time_s)), attention=_attention(chip, sizes, batch, queries, context, n, form),
+        feedforward=sorted(rows, key=lambda row: float(row.time_s)), attention=_attention(chip, sizes, batch, queries, context, n, widths),
     )  # fmt: skip
 
 
-def _one(tokens: Number, d: Number, n: int, p: float) -> tuple[Sends, Number]:
-    size = tokens * d * p
-    return [("all-gather", size, n, 1.0), ("reduce-scatter", size, n, 1.0)], f.weight_stationary_1d(
-        tokens, d, float(n), p
-    )
+def _weight_stationary_1d(tokens: Number, d_model: Number, n: int, width: float) -> tuple[Collectives, Number]:
+    size = tokens * d_model * width
+    sent = sharding.weight_stationary_1d(tokens, d_model, float(n), width)
+    return [("all-gather", size, n, 1.0), ("reduce-scatter", size, n, 1.0)], sent
 
 
-def _two(tokens: Number, d: Number, ff: Number, first: Number, x: int, y: int, p: float) -> tuple[Sends, Number]:
-    """Width over x devices, hidden over y; the first matmul of a gated block leaves two partial sums."""
-    along, across = tokens * d / x * p, tokens * p / y
-    sends: Sends = [
-        ("all-gather", along, y, 1.0),
-        ("reduce-scatter", across * first, x, float(y)),
-        ("all-gather", across * ff, x, float(y)),
-        ("reduce-scatter", along, y, 1.0),
+def _weight_stationary_2d(
+    tokens: Number, d_model: Number, d_ff: Number, d_up: Number, x: int, y: int, width: float
+) -> tuple[Collectives, Number]:
+    """d_model over x devices, d_ff over y; the first matmul of a gated block leaves two partial sums, `d_up` wide together."""
+    model, hidden = tokens * d_model / x * width, tokens * width / y
+    collectives: Collectives = [
+        ("all-gather", model, y, 1.0),
+        ("reduce-scatter", hidden * d_up, x, float(y)),
+        ("all-gather", hidden * d_ff, x, float(y)),
+        ("reduce-scatter", model, y, 1.0),
     ]
-    return sends, f.weight_stationary_2d(tokens, d, (first + ff) / 2, float(x), float(x * y), p)
+    return collectives, sharding.weight_stationary_2d(tokens, d_model, (d_up + d_ff) / 2, float(x), float(x * y), width)
 
 
-def _weight_gathered(tokens: Number, d: Number, weights: Number, over: int, n: int, p: float) -> tuple[Sends, Number]:
-    rest, size = n // over, tokens / over * d * p
-    sends: Sends = [
+def _weight_gathered(
+    tokens: Number, d_model: Number, weights: Number, over: int, n: int, width: float
+) -> tuple[Collectives, Number]:
+    rest, size = n // over, tokens / over * d_model * width
+    collectives: Collectives = [
         ("all-gather", weights * over / n, over, float(rest)),
         ("all-gather", size, rest, 1.0),
         ("reduce-scatter", size, rest, 1.0),
     ]
-    return sends, f.weight_gathered(tokens, d, weights, float(over), float(n), p)
+    return collectives, sharding.weight_gathered(tokens, d_model, weights, float(over), float(n), width)
 
 
-def _row(chip: Chip, name: str, n: int, sends: Sends, sent: Number, read: Number) -> Partitioned:
+def _priced(chip: Chip, name: str, n: int, collectives: Collectives, sent: Number, read: Number) -> Partitioned:
     """Communication and the weights a device reads, one after the other."""
     seconds = floor = 0.0
-    for op, size, members, stride in sends:
+    for op, size, members, stride in collectives:
         priced = price_collective(Collective(op, op, size, "layout", float(members), stride), chip, SERVING, float(n))
         seconds, floor = seconds + priced.expected, floor + priced.floor
     memory = roofline.effective_memory_time(read, chip.bandwidth, chip.constants(SERVING, "matmul").memory)
@@ -418,23 +425,24 @@ def _row(chip: Chip, name: str, n: int, sends: Sends, sent: Number, read: Number
 
 
 def _attention(
-    chip: Chip, sizes: dict[str, Number], batch: float, queries: float, context: float, n: int, form: Formats
+    chip: Chip, sizes: dict[str, Number], batch: float, queries: float, context: float, n: int, widths: Formats
 ) -> list[PartitionedAttention]:
     """By head: no traffic beyond the projections' own. By sequence: q, k and v go to their sequence's device and o comes back."""
-    k, h = sizes["K"], sizes["H"]
-    moved = batch * queries / n * (2 * sizes["N"] + 2 * k) * h * form.activation
-    c = chip.constants(SERVING, "decode_attention")
+    heads, kv_heads, head_dim = sizes["N"], sizes["K"], sizes["H"]
+    moved = batch * queries / n * (2 * heads + 2 * kv_heads) * head_dim * widths.activation
+    cached = batch, context, kv_heads, head_dim, float(n), widths.kv
+    reached = chip.constants(SERVING, "decode_attention").memory
     rows = []
     for name, cache, size in (
-        ("by head", f.cache_by_head(batch, context, k, h, float(n), form.kv), 0.0),
-        ("by sequence", f.cache_by_batch(batch, context, k, h, float(n), form.kv), moved),
+        ("by head", sharding.cache_by_head(*cached), 0.0),
+        ("by sequence", sharding.cache_by_batch(*cached), moved),
     ):
         sent = price_collective(
             Collective("all-to-all", "all-to-all", size, "layout", float(n), 1.0), chip, SERVING, float(n)
         )
-        travel = sent.expected if size else 0.0
-        memory = roofline.effective_memory_time(cache, chip.bandwidth, c.memory)
+        communication = sent.expected if size else 0.0
+        memory = roofline.effective_memory_time(cache, chip.bandwidth, reached)
         rows.append(
-            PartitionedAttention(attention=name, cache_bytes=cache, sent_bytes=sent.volume, communication_s=travel, memory_s=memory, floor_s=cache / chip.bandwidth, time_s=travel + memory),
+            PartitionedAttention(attention=name, cache_bytes=cache, sent_bytes=sent.volume, communication_s=communication, memory_s=memory, floor_s=cache / chip.bandwidth, time_s=communication + memory),
         )  # fmt: skip
     return sorted(rows, key=lambda row: float(row.time_s))

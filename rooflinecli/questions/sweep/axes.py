@@ -129,9 +129,9 @@ def space(options: Options, figures: list[str] | None = None, quantities: Iterab
     # what `estimate` would remark on at the largest point of each structure
     largest = {a.name: max(a.values) for a in sizes if a.kind == "number"}
     named = {a.name: a.values for a in structure}
-    said = {**largest, "phases": phases} | ({"weight_dtype": ""} if "weight-dtype" in named else {})
+    at_largest = {**largest, "phases": phases} | ({"weight_dtype": ""} if "weight-dtype" in named else {})
     for model, dtype in product(named["model"], named.get("dtype", (None,))):
-        build_request.warn_about(load_model(model), said | {"dtype": dtype})
+        build_request.warn_about(load_model(model), at_largest | {"dtype": dtype})
     for spec, region in product(specs, named.get("region", ()) if "price" not in given else ()):
         build_request.warn_of_offer(spec, None, str(region))
     return Space(structure, sizes, phases, chips)
@@ -141,8 +141,8 @@ def axis(option: Option, written: object) -> Axis:
     """What an option ranges over: numbers as ranges, anything else as a list (of lists: with semicolons)."""
     flag = option.flag
     each = [str(item) for item in written] if isinstance(written, (list, tuple)) else str(written).split(",")
-    offered = option.kind == "price" and any(map(prices.parse, each))
-    if not offered and (option.numeric or option.kind in ("stage", "pictures")):
+    names_offer = option.kind == "price" and any(map(prices.parse, each))
+    if not names_offer and (option.numeric or option.kind in ("stage", "pictures")):
         text = ",".join(map(str, written)) if isinstance(written, (list, tuple)) else str(written)
         tokens = [parse_values.in_tokens(item) for item in text.split(",")]
         if any(tokens) and not all(tokens):
