@@ -190,7 +190,7 @@ def test_keys_as_flags() -> None:
         "max-model-len",
         "tp",
     ]
-    assert containers._flags({"a": True, "b": False, "c": None, "d": 2, "e": {"x": 1}, "f": 0}) == [
+    assert containers.as_flags({"a": True, "b": False, "c": None, "d": 2, "e": {"x": 1}, "f": 0}) == [
         "--a",
         "--d=2",
         '--e={"x": 1}',

@@ -123,7 +123,43 @@ FLAGS = """accelerate launch --use_fsdp --fsdp_sharding_strategy SHARD_GRAD_OP -
 """
 NEOX = {"pipe_parallel_size": 0, "model_parallel_size": 4, "num_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "seq_length": 1024,
         "zero_optimization": {"stage": 1}, "train_micro_batch_size_per_gpu": 32, "bf16": {"enabled": True}}  # fmt: skip
+# NVIDIA-NeMo/Megatron-Bridge, examples/models/*/slurm_pretrain.sh: keys over a recipe, one rank a task
+RECIPE = """#SBATCH --nodes=2
+#SBATCH --gpus-per-node=8
+KEYS="model.tensor_model_parallel_size=2 model.expert_model_parallel_size=4 train.global_batch_size=64 train.micro_batch_size=1 model.seq_length=4096"
+read -r -d '' INNER <<EOF || true
+uv run python scripts/training/run_recipe.py --recipe qwen3_30b_a3b_pretrain_config ${KEYS} model.recompute_granularity=full
+EOF
+srun --container-image=x bash -c "${INNER}"
+"""
+# mattbucci/2x-3090-GA102-300-A1-sglang-inference, benchmarks/glm-air-probe-2026-06-11/probe.sh: a function is the condition
+PROBE = """boot() {
+  python -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 2 --mem-fraction-static "$1" & disown
+}
+if ! boot 0.9; then exit 1; fi
+"""
+# alibaba/Pai-Megatron-Patch, examples/qwen2/run_mcore_qwen.sh: more than nine arguments
+TENTH = """run() { vllm serve $1 -tp ${10} --max-num-seqs ${11}; }
+run Qwen/Qwen3-8B b c d e f g h i 4 32
+"""
+# FlagOpen/FlagScale, examples/deepseek_v3/conf/train/16b_a3b_finetune.yaml
+FLAGSCALE = {"system": {"tensor_model_parallel_size": 2, "pipeline_model_parallel_size": 2, "decoder_first_pipeline_num_layers": 13},
+             "model": {"num_layers": 27, "hidden_size": 2048, "num_attention_heads": 16, "micro_batch_size": 1, "global_batch_size": 128, "seq_length": 4096,
+                       "peft_type": "lora", "lora_dim": 32}}  # fmt: skip
+# NVIDIA/NeMo, examples/nlp/language_modeling/conf/megatron_baichuan2_config.yaml
+FULL = {"trainer": {"devices": 1, "num_nodes": 1, "precision": 32}, "model": {"tensor_model_parallel_size": 1, "micro_batch_size": 4, "global_batch_size": 8,
+        "megatron_amp_O2": False, "num_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "encoder_seq_length": 4096}}  # fmt: skip
+SWIFT = """CUDA_VISIBLE_DEVICES=0 swift rlhf --rlhf_type dpo --model /root/.cache/modelscope/models/google/gemma-9-1B-it --tuner_type lora --lora_rank 8
+"""
 FILES = {
+    "recipe.sh": (RECIPE, {}, {"model": "qwen3-30b-a3b", "n": 16, "tp": 2, "ep": 4, "dp": 8, "batch": 64, "micro-batch": 1, "seq": 4096, "recompute": "full", "zero": 1}),
+    "probe.sh": (PROBE, {}, {"model": "Qwen3-8B", "tp": 2, "gpu-memory-utilization": "0.9"}),
+    "tenth.sh": (TENTH, {}, {"model": "Qwen3-8B", "tp": 4, "batch": "32"}),
+    "flagscale.yaml": (json.dumps(FLAGSCALE), {"model": "deepseek-v2-lite", "n": 8}, {"recipe": "lora", "lora-rank": 32, "stages": "13,14"}),
+    "full.yaml": (json.dumps(FULL), {}, {"dtype": "fp32"}),
+    # AI-Hypercomputer/maxtext, src/maxtext/configs/post_train/dpo.yml: a reference model runs forward too
+    "dpo.yml": ("use_dpo: true\nper_device_batch_size: 2.0\nmodel_name: qwen3-0.6b\nmax_target_length: 512\n", {"n": 8}, {"recipe": "dpo", "batch": 16}),
+    "swift.sh": (SWIFT, {}, {"model": "google/gemma-9-1B-it", "recipe": "lora", "lora-rank": 8}),
     # AI-Hypercomputer/tpu-recipes, training/ironwood/llama3.1-70b/8k-fp8-tpu7x-4x8x8/run_recipe.sh: two cores to a chip
     "xpk.sh": (XPK, {}, {"n": 256, "dp": 256, "batch": 1024, "optimizer-bytes": 10, "dtype": "fp8", "zero": 3}),
     # AI-Hypercomputer/tpu-recipes, training/ironwood/gemma4-4b/8k-bf16-tpu7x-4x4x4/k8s/k8s_manifest.yaml: the slice is in an annotation
@@ -196,6 +232,11 @@ def test_a_published_launch_is_read_as_a_person_reads_it(name, tmp_path):
         # aws-samples/awsome-distributed-training, 3.test_cases/pytorch/torchtitan/slurm
         ("titan.sh", "torchrun --nproc_per_node=8 train.py --job.config_file ./llama3_8b.toml", "llama3_8b.toml, which is not here"),
         ("ds.sh", "deepspeed --num_gpus 8 train.py --deepspeed ds.json", "ds.json, which is not here"),
+        # gtrias/llama-server-docker, docker-compose.yml: a list of models that requests choose from
+        ("docker-compose.yml", "services: {a: {image: 'llama-server:latest', environment: [LLAMA_ARG_MODELS_PRESET=/c.ini]}}", "names no model; give MODEL"),
+        # NVIDIA-NeMo/Megatron-Bridge, examples/models/stepfun/step37/slurm_pretrain.sh
+        ("frozen.sh", RECIPE.replace("model.seq", "model.freeze_language_model=True model.seq"), "freeze_language_model True: the language model is frozen"),
+        ("scenario.sh", "export LLMDBENCH_DEPLOY_MODEL_LIST=Qwen/Qwen3-32B", "a scenario of llm-d-benchmark"),
         # EleutherAI/gpt-neox, configs/mamba/mamba-130M.yml
         ("mamba.yml", json.dumps({**NEOX, "attention_config": [[["mamba"], 32]]}), "attention_config mamba"),
         # huggingface/accelerate with a DeepSpeed file of its own

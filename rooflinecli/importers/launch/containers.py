@@ -514,7 +514,7 @@ def _server(row: Json, root: Tree, pool: Tree, container: Tree, role: str, apart
     elif command is None or not (name or words):
         return
     else:
-        pod = {**container, "args": None, "command": [*command.split(), *filter(None, [name]), *words, *_flags(own)]}
+        pod = {**container, "args": None, "command": [*command.split(), *filter(None, [name]), *words, *as_flags(own)]}
     asked = str(stated(row.get("devices", "-").format(role)) or "")
     count = asked.rpartition(":")[2]
     replicas = stated(row.get("replicas", "replicas").format(role)) or 1
@@ -541,7 +541,7 @@ def _kebab(key: str) -> str:
     return re.sub("(?<=[a-z])(?=[A-Z])", "-", key).replace("_", "-").lower()
 
 
-def _flags(mapping: Tree) -> list[str]:
+def as_flags(mapping: Tree) -> list[str]:
     """Flags of a command by the keys of a mapping; those that are off are left out."""
     given = {key: value for key, value in mapping.items() if value is not False and value is not None}
     values = {key: json.dumps(value) if isinstance(value, Mapping) else value for key, value in given.items()}

@@ -19,7 +19,9 @@ _TUNED = re.compile(
 _PLACEHOLDER = re.compile(
     r"(.*/)?(ggml-)?model\.gguf|[<\[{].*[>\]}]|__\w+__|(?i:your[-_ ]?model.*|path[/_ ]?to.*|model[-_]?(name|path|id))"
 )
-_CACHED = re.compile(r"models--([\w.-]+?)--([\w.-]+)|([\w.-]+)/(?!models--)([\w.-]+)/snapshots/\w+/?$")
+_CACHED = re.compile(
+    r"models--([\w.-]+?)--([\w.-]+)|([\w.-]+)/(?!models--)([\w.-]+)/snapshots/\w+/?$|modelscope/(?:hub/)?models/([\w.-]+)/([\w.-]+)/?$"
+)
 _ORGANIZATION = re.compile(r"(?!(?:models?|weights|checkpoints?|ckpts?|llms?|data)$)\w[\w.-]*")  # no folder
 _SHARDED = re.compile(r"-\d{5}-of-\d{5}$")
 

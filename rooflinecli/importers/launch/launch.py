@@ -343,6 +343,32 @@ def named_file(words: list[str], names: Iterable[str], any_suffix: bool = False)
     return next((v for v in values if v not in ("None", "True") and v.endswith(suffixes)), "")
 
 
+_ASSIGNED = re.compile(r"\+{0,2}([a-z][\w.]*)=(.*)", re.DOTALL)
+
+
+def yaml_value(text: str) -> Any:
+    """A word as the value that YAML reads in it; the word itself where it is none."""
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+
+
+def assigned_keys(words: Iterable[str]) -> Options:
+    """Keys that the words of a command set, as Hydra writes them: model.micro_batch_size=2."""
+    return {match[1]: yaml_value(match[2]) for word in words if (match := _ASSIGNED.fullmatch(word))}
+
+
+def overridden(tree: Tree, overrides: Options) -> Options:
+    """A config with keys of the command that names it."""
+    changed: Options = dict(tree)
+    for key, value in overrides.items():
+        table, _, inner = key.partition(".")
+        below = changed.get(table)
+        changed[table] = overridden(below if isinstance(below, Mapping) else {}, {inner: value}) if inner else value
+    return changed
+
+
 def interpolated(tree: object) -> Any:
     """Fill in defaults and references; a value that neither gives stays as written."""
     return _filled(tree, tree, 0)

@@ -19,15 +19,18 @@ import yaml
 from rooflinecli.core import files
 from rooflinecli.core.errors import DataError, RooflineError
 from rooflinecli.core.text import one_line
-from rooflinecli.importers.launch import containers, serving_common, training_common, unit_files
+from rooflinecli.importers.launch import containers, python_files, serving_common, training_common, unit_files
 from rooflinecli.importers.launch.launch import (
     Launch,
     LaunchArguments,
+    assigned_keys,
     flags,
     formats,
     interpolated,
     merged_trees,
     named_file,
+    overridden,
+    yaml_value,
 )
 from rooflinecli.importers.launch.shell_evaluator import SCRIPT, ShellEvaluator
 from rooflinecli.importers.launch.shell_expansion import Value, readable, unknowns
@@ -40,7 +43,7 @@ _FENCED = re.compile(
     r"^ *```[ \t]*(?:sh|bash|shell|console|text)?[ \t]*\n(.*?)(?:^ *|[ \t]*)```[ \t]*$", re.DOTALL | re.MULTILINE
 )
 LARGEST = 2_000_000
-_SUFFIXES = frozenset(".toml .json .yaml .yml .md .rst .sh .bash .slurm .sbatch".split())
+_SUFFIXES = frozenset(".toml .json .yaml .yml .md .rst .sh .bash .slurm .sbatch .py".split())
 _LAUNCHER = re.compile(r"\b(python3?|torchrun|deepspeed|vllm|trtllm-\w+|sglang|llama-server|accelerate)\b")
 # scripts that train nothing
 _EVALUATION = re.compile(r"(?:.*[/_-])?(?:eval|evaluat|infer|generat|convert|embed)\w*(?:/.*)?\.py")
@@ -110,6 +113,8 @@ def launches(source: Source) -> Iterator[Launch]:
     if trees := unit_files.trees(source.text, source.name, source.sibling):
         for tree in trees:
             yield from list(_config(tree, source)) or _processes(tree, source)
+    elif suffix == ".py":
+        yield from _python(source)
     elif suffix == ".toml":
         tree = parse(source.text, source.name, tomllib.loads)
         yield from _config(tree, source)
@@ -122,6 +127,17 @@ def launches(source: Source) -> Iterator[Launch]:
         yield from _fenced(source)
     else:
         yield from _script(source.text, source, {})
+
+
+def _python(source: Source) -> Iterator[Launch]:
+    """What the calls and assignments of a Python file start."""
+    for one in python_files.started(source.text, source.name):
+        if one.config:
+            yield from _config(one.config, replace(source, name=f"{source.name}:{one.line}"))
+        elif one.script or one.words[:1] in (["bash"], ["sh"]):
+            yield from _script(one.script or shlex.join(one.words), source, {}, one.line - 1)
+        else:
+            yield from _of_words(one.words, source, one.line)
 
 
 def _suffix_of(text: str) -> str:
@@ -192,7 +208,7 @@ def _config(tree: Any, source: Source) -> Iterator[Launch]:
             launch = Launch(name, source.name, open_file=source.sibling, trains=tool.TRAINS)
             if name == "accelerate":
                 tree = tool.flagged(LaunchArguments.of_tree(source.overrides), tree)
-            tool.read(tree if name in ("accelerate", "deepspeed") else _overridden(tree, source.overrides), launch)
+            tool.read(tree if name in ("accelerate", "deepspeed") else overridden(tree, source.overrides), launch)
             if base := tree.get("defaults", tree.get("extends")) if tool.TRAINS else None:
                 launch.notes.append(f"what it inherits from {one_line(str(base))} is not read")
             yield launch
@@ -396,33 +412,14 @@ def _of_words(
     yield from found if launcher is None or len(trained) != 1 else [_started_by(launcher, trained[0])]
 
 
-_PAIR = re.compile(r"\+{0,2}([a-z][\w.]*)=(.+)", re.DOTALL)
-
-
 def _overrides(words: list[str], after: int) -> Options:
     """Keys of a config that the command which names it sets: --training.seq_len 4096, seq_len=4096, or its script's own --seq_len 4096."""
     flagged = words[after - 2].startswith("--config")
     own = next((at for at, word in enumerate(words[:after]) if word.endswith(".py")), 0 if flagged else after - 1)
     given = {k: v for k, v in LaunchArguments.of_words(words).given.items() if "." in k}
     given |= {k: v for k, v in LaunchArguments.of_words(words[own + 1 :]).given.items() if words[after - 1] not in v}
-    pairs = {match[1]: match[2] for word in words if (match := _PAIR.fullmatch(word))}
-    found: Options = {}
-    for key, value in ({key: values[0] if values else "true" for key, values in given.items()} | pairs).items():
-        try:
-            found[key.replace("-", "_")] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            found[key.replace("-", "_")] = value
-    return found
-
-
-def _overridden(tree: Tree, overrides: Options) -> Options:
-    """A config with keys of the command that names it."""
-    changed: Options = dict(tree)
-    for key, value in overrides.items():
-        table, _, inner = key.partition(".")
-        below = changed.get(table)
-        changed[table] = _overridden(below if isinstance(below, Mapping) else {}, {inner: value}) if inner else value
-    return changed
+    flagged_keys = {key.replace("-", "_"): yaml_value(values[0] if values else "true") for key, values in given.items()}
+    return flagged_keys | assigned_keys(words)
 
 
 def _started_by(launcher: Launch, launch: Launch) -> Launch:

@@ -123,6 +123,8 @@ def _checkpoints(launch: Launch, roles: dict[str, tuple[str, ...]], args: Launch
 
 def _commands(source: Source) -> Iterator[Command]:
     """The commands of a script, or of those in a YAML around it: a SkyPilot task, a container."""
+    if source.name.endswith(".py"):
+        return
     if not source.name.endswith((".yaml", ".yml")):
         yield from ShellEvaluator(open_file=source.sibling).read(source.text).commands
         return

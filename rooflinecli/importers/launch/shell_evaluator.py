@@ -381,7 +381,13 @@ class ShellEvaluator:
         for condition, branch in _branches(node):
             holds = True if condition is None else self._decided(condition)
             # `if trtllm-bench --model ...; then`
-            self.follow([one for one in condition or [] if " --" in _raw(one) or _raw(one) in self.functions])
+            self.follow(
+                [
+                    one
+                    for one in condition or []
+                    if " --" in _raw(one) or _raw(one).lstrip("! ").split(maxsplit=1)[0] in self.functions
+                ]
+            )
             if holds is None:
                 self.script.undecided.append(" ".join(" ".join(map(_raw, condition or [])).split())[:80])
             if holds is not False:

@@ -213,6 +213,8 @@ class ShellExpander:
             return unknown(raw)
         count, name, index, rest = match.groups()
         value: Value | None = self.values.get(name)
+        if len(name) > 1 and name.isdigit():  # ${10}
+            value = next(iter(self.values.get("@", [])[int(name) - 1 :]), None)
         if index is not None:
             value = self._indexed(value, index[1:-1])
         elif isinstance(value, list) and name not in "@*":

@@ -110,7 +110,8 @@ def read(words: list[str], launch: Launch) -> None:
 def stages_of(args: LaunchArguments, launch: Launch) -> str:
     """Layers of each stage where they are told, of one chunk: those of both ends, or a layout such as Et*10|t*11|t*11L."""
     pp, layers = int(launch.options.get("pp") or 1), launch.shape.get("layers")
-    first, last = (args.whole(launch, f"decoder-{end}-pipeline-num-layers") for end in ("first", "last"))
+    names = ("decoder-{}-pipeline-num-layers", "num-layers-in-{}-pipeline-stage")
+    first, last = (args.whole(launch, *(name.format(end) for name in names)) for end in ("first", "last"))
     written = str(args.first("pipeline-model-parallel-layout") or "").replace(",", "")
     for times in (r"\(([^()]*)\)\*(\d{1,3})", r"(\w)\*(\d{1,3})"):
         written = re.sub(times, lambda found: found[1] * int(found[2]), written)

@@ -12,7 +12,15 @@ import yaml
 
 from rooflinecli.core.text import one_line
 from rooflinecli.importers.launch import dtype_names, rules, training_common
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, flattened
+from rooflinecli.importers.launch.launch import (
+    Launch,
+    LaunchArguments,
+    assigned_keys,
+    flags,
+    flattened,
+    interpolated,
+    overridden,
+)
 from rooflinecli.importers.launch.tools import megatron
 from rooflinecli.importers.launch.training_common import shape_of
 from rooflinecli.importers.source import Options, Tree
@@ -29,11 +37,22 @@ _SHAPE = {"layers": "num_layers", "d_model": "hidden_size", "heads": "num_attent
 _ASIDE = tuple(
     "grpo dpo sft rm loss_fn checkpointing data env logger distillation value teacher exp_manager defaults".split()
 )
+FILES = ("config-file",)
 FLAGS = flags("nemo")
+
+
+def starts(words: list[str]) -> list[str] | None:
+    """A script of NeMo or Megatron Bridge that is given keys over those of its config or recipe."""
+    given = assigned_keys(words)
+    known = {*_SIZES.values(), "global_batch_size", "micro_batch_size"} & {key.rpartition(".")[2] for key in given}
+    tables = {"model", "train"} & {key.partition(".")[0] for key in given}
+    return words if known and tables and any(word.endswith(".py") for word in words) else None
 
 
 def claims(tree: Tree) -> bool:
     policy = tree.get("policy")
+    if "_recipe" in str(tree.get("recipe")):
+        return True
     if isinstance(policy, Mapping):
         return "megatron_cfg" in policy or "dtensor_cfg" in policy
     keys = {key.rpartition(".")[2] for key in LaunchArguments.of_tree(tree).given}
@@ -53,16 +72,23 @@ def claims(tree: Tree) -> bool:
     )
 
 
-def read(tree: Tree, launch: Launch) -> None:
+def read(given: Tree | list[str], launch: Launch, config: Tree | None = None) -> None:
     """Read a config as training options; keys are matched by their last part, wherever a release nests them."""
+    tree = _of_command(given, launch, config) if isinstance(given, list) else given
     policy = tree.get("policy")
     if isinstance(policy, Mapping):
         tree = {key: value for key, value in tree.items() if key not in ("policy", *_ASIDE)} | _policy(policy)
     flat = LaunchArguments.of_tree(tree)
     trained = {key: value for key, value in flat.given.items() if not re.search(r"\b(test|validation)_ds\.", key)}
     args = LaunchArguments({_last(k): value for k, value in trained.items()}, written={_last(k): k for k in trained})
-    bridge = "train" in tree and "trainer" not in tree  # a file of overrides over a recipe of Megatron Bridge
-    per_node = args.whole(launch, "devices", "gpus_per_node", "nproc_per_node")
+    # keys over a recipe of Megatron Bridge, or of NeMo 2
+    recipe, bridge = (
+        one_line(str(flat.first("recipe.name", flat.first("recipe", "")))),
+        "train" in tree and "trainer" not in tree,
+    )
+    if bridge:
+        args.given.setdefault("use_distributed_optimizer", [True])  # as its recipes have it
+    per_node = args.whole(launch, "devices", "gpus_per_node", "num_gpus_per_node", "nproc_per_node")
     nodes = args.whole(launch, "num_nodes", "nodes", default=1 if bridge else None)
     sizes = {axis: args.whole(launch, name) for axis, name in _SIZES.items()}
     devices = per_node * nodes if per_node and nodes else None
@@ -73,13 +99,17 @@ def read(tree: Tree, launch: Launch) -> None:
         "model_name",
     )
     dtype_names.checkpoint(launch, args.pop(named), named)
-    if bridge:
-        recipe = one_line(str(flat.first("recipe.name", flat.first("recipe", ""))))
+    if bridge or recipe:
+        library = "Megatron Bridge" if bridge else "NeMo 2"
         launch.notes.append(
-            f"keys over a recipe of Megatron Bridge{recipe and ', ' + recipe}: what the recipe itself sets is not read"
+            f"keys over a recipe of {library}{recipe and ', ' + recipe}: what the recipe itself sets is not read"
         )
-        if "peft" in recipe or "lora" in recipe:
+        if re.search("peft|lora", recipe) or ("finetune_recipe" in recipe and not args.has("peft_scheme")):
             launch.options["recipe"] = "lora"
+        size = re.sub(r"[_.](pretrain|sft|peft|finetune).*|^llm\.", "", recipe)
+        size = re.sub(r"^(llama|qwen)(\d)(\d)_", r"\1\2.\3_", size)
+        if "model" not in launch.options and dtype_names.known(size.replace("_", "-")):
+            launch.options["model"] = size.replace("_", "-")
     if re.search("mamba|hybrid", str(args.given.get("spec"))):
         launch.refuse("model", "its spec is another architecture than its name and sizes describe here")
     glu = ["glu" in str(args.pop(name, default="")) for name in ("activation", "activation_func")]
@@ -92,16 +122,33 @@ def read(tree: Tree, launch: Launch) -> None:
     if args.given.get("kd_config") or any(".teacher." in key for key in flat.given):
         launch.refuse("recipe", "a teacher runs forward in each step of a distillation, which no recipe here has")
     args.put(launch, "virtual-stages", "virtual_pipeline_model_parallel_size", "num_virtual_stages_per_pipeline_rank")
+    launch.put("stages", megatron.stages_of(args, launch), "decoder_first_pipeline_num_layers")
     megatron.recomputed(args, launch)
     each = args.whole(launch, "per_device_train_batch_size")  # LLaMA-Factory's, of a replica
     if each:
         training_common.local_batch(launch, each, args.whole(launch, "gradient_accumulation_steps") or 1)
     rules.apply(FLAGS.rules, args, launch)
-    args.put(launch, "lora-rank", *(["lora_rank"] if launch.options.get("recipe") == "lora" else []))
+    args.put(launch, "lora-rank", *(["lora_rank", "lora_dim"] if launch.options.get("recipe") == "lora" else []))
     peft = str(args.pop("dim", default="")) if any(key.endswith("peft.dim") for key in flat.given) else ""
     if peft.isdigit() and flat.first("megatron_cfg.peft.enabled", True) is True:
         launch.options |= {"recipe": "lora", "lora-rank": int(peft)}
-    launch.unmodelled += args.left(FLAGS)
+    launch.shaping = [one for one in args.left(FLAGS) if one not in args.left(FLAGS, megatron.FLAGS.shaping)]
+    launch.unmodelled += args.left(FLAGS, megatron.FLAGS.shaping)
+
+
+def _of_command(given: list[str], launch: Launch, config: Tree | None) -> Options:
+    """The config of a command that sets keys of one, or of a recipe."""
+    words = LaunchArguments.of_words(given, many=())
+    launch.devices = training_common.processes(words) or launch.devices
+    recipe, file = words.pop("recipe"), words.pop("config-name")
+    text = launch.open_file(f"{words.pop('config-path', default='.')}/{str(file).removesuffix('.yaml')}.yaml")
+    config = config or (yaml.safe_load(text) if text else None) or {}
+    if not config and not recipe:
+        launch.notes.append("what its own config sets is not read")
+    found: Options = interpolated(
+        overridden({**config, **({"recipe": recipe} if recipe else {})}, assigned_keys(given))
+    )
+    return found
 
 
 def _last(key: str) -> str:
