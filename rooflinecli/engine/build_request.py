@@ -45,6 +45,8 @@ def request(options: dict[str, Any]) -> Request:
     check_conflicts(given, fields["phases"])
     model = fields["model"]
     if only_engine := engine_implied(model, fields.get("weight_dtype")):
+        if str(given.get("weight-dtype")).lower() == "f16" and "engine" not in given:
+            raise UsageError("--weight-dtype f16: a file type of llama.cpp; add --engine llamacpp, or write fp16", "weight-dtype")  # fmt: skip
         fields.setdefault("engine", only_engine)
     if "batch" in given and in_tokens(given["batch"]):
         fields["batch"] = whole_sequences(fields["batch"], fields.get("seq"), model)

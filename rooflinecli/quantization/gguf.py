@@ -208,7 +208,7 @@ class Shape:
 def file_type(name: str | None) -> str | None:
     """The GGUF file type of a weight format as typed; None for a number format (int4, fp8)."""
     written = (name or "").upper()
-    return written if written in file_types() and written not in (*_WIDE, "MXFP4", "NVFP4") else None
+    return written if written in file_types() and written not in ("F32", "BF16", "MXFP4", "NVFP4") else None
 
 
 def tensor_type(file: str, role: str, layer: int, columns: int, shape: Shape) -> str:

@@ -44,8 +44,8 @@ def test_file_sizes(file):
 
 def test_which_formats_name_a_file_type():
     """As people write them; formats of a machine are none."""
-    assert [file_type(name) for name in ("q4_k_m", "IQ2_xxs", "q8_0")] == ["Q4_K_M", "IQ2_XXS", "Q8_0"]
-    machine = (None, "", "int4", "fp8", "bf16", "f16", "f32", "mxfp4", "nvfp4", "q9_z")
+    assert [file_type(name) for name in ("q4_k_m", "IQ2_xxs", "q8_0", "f16")] == ["Q4_K_M", "IQ2_XXS", "Q8_0", "F16"]
+    machine = (None, "", "int4", "fp8", "bf16", "fp16", "f32", "mxfp4", "nvfp4", "q9_z")
     assert [file_type(name) for name in machine] == [None] * 10
 
 

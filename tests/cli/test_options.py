@@ -139,6 +139,8 @@ def test_a_collective_of_one_device_sends_nothing():
         "on 1 device of H100 SXM5 80GB: nothing is sent"
         in run_cli("collective", "all-reduce", "1GB", "--hw", "h100", "-n", "1").out
     )
+    tokens = ("dispatch", "2MB", "--hw", "h100", "-n", "64", "--backend", "deepep-low-latency")
+    assert "dispatch of 2.00 MB over 64 devices of H100 SXM5 80GB: 3" in run_cli("collective", *tokens).out
 
 
 def test_a_rate_far_beyond_reach_cannot_be_sustained():

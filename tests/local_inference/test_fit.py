@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import pytest
 from conftest import run_cli
@@ -99,6 +100,7 @@ def test_a_tower_that_reads_images_is_a_file_of_its_own():
     [
         ("llama-3-405b --hw rtx-4090", "a device that holds more"),  # its smallest file exceeds the memory
         ("llama-3-8b --hw rtx-4090 --prompt 120k", "lower --prompt"),  # the model's own context is shorter
+        ("llama-3-8b --hw rtx-4090 --prompt 8k", "has a context of 8,192 tokens"),
         ("llama-3.1-8b --hw rtx-3060-12 --file Q8_0 --prompt 40k", "--kv-dtype q8_0"),
     ],
 )
@@ -108,6 +110,19 @@ def test_the_remedy_helps(asked, said):
     ]
     assert said in line
     assert said == "--kv-dtype q8_0" or "--kv-dtype" not in line
+
+
+@pytest.mark.parametrize("words", ["gpt-oss-20b --hw rtx4090", "llama-3.2-1b --hw rtx-3060-12"])  # MXFP4 experts stay
+def test_the_command_prices_the_file(words):
+    found = run_cli("fit", *words.split(), "--format", "json").json
+    assert found["largest"] == "F16" and found["command"].startswith("roofline estimate ")
+    estimated = run_cli(*shlex.split(found["command"])[1:], "--format", "json").json
+    (row,) = (f for f in found["files"] if f["file"] == "F16")
+    decode = estimated["phases"]["decode"]
+    assert estimated["feasible"] and decode["tokens_per_s"] == pytest.approx(row["decode_tokens_per_s"], rel=1e-12)
+    assert estimated["model"]["weights_bytes"] == pytest.approx(row["bytes"], rel=1e-6)
+    ran = run_cli("estimate", "llama-3.2-1b", "--hw", "h100", "--weight-dtype", "f16")
+    assert ran.code == 2 and "fp16" in ran.err  # the name of a file, not of a number format
 
 
 def test_several_cards_are_sent_to_the_verb_that_lays_a_file_over_them():

@@ -217,6 +217,16 @@ def test_mistakes_get_one_sentence_with_the_remedy(cli, line, says):
     assert says in ran.err
 
 
+def test_memory_is_asked_of_a_model_at_8192_tokens(cli):
+    line = "serving break-even --usd-per-hour 24 --price-per-million 1 --tokens-per-s 50 --hw h100 -n 8".split()
+    asked = [
+        cli(*line, "--format", "json", *more).json
+        for more in (["--model", "llama-3-70b"], ["--model", "llama-3-70b", "--seq-len", "8192"])
+    ]
+    assert asked[0] == asked[1] and asked[0]["largest_batch"] == int((8 * 80 * 2**30 - 141.1e9) / (8192 * 320 * 2**10))
+    assert "--hw changes nothing" in cli(*line).err
+
+
 def test_a_launch_that_fits_nowhere_is_infeasible(cli):
     ran = cli(*["occupancy", "sm", "-t", "1024", "-r", "128", "--capability", "8.0"])
     assert ran.code == 1 and "fewer registers" in ran.err

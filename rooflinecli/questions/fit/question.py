@@ -114,5 +114,5 @@ class Fit(Question["FitAnswer"]):
             build_request.warn("--host-cpu changes nothing: every file is whole on the device")
         if found.largest is None:
             return found
-        engine, dtype = self.engine or default_engine_for(found.largest), found.largest.lower().replace("f16", "fp16")
+        engine, dtype = self.engine or default_engine_for(found.largest), found.largest.lower()
         return replace(found, command=estimate_command({**given, "engine": engine, "n": 1, "weight-dtype": dtype}))

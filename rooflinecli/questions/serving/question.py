@@ -280,12 +280,13 @@ class BreakEven(ServerPrice, Question[Quantities]):
         sold = self.usd_per_hour, self.price_per_million, self.utilization
         batch = textbook.break_even_batch(*sold, self.tokens_per_s)
         found: dict[str, Quantity] = {"tokens_per_s": textbook.break_even_rate(*sold), "batch": batch}
-        if self.seq_len is not None:
+        if self.seq_len is not None or self.model is not None or self.kv_per_token is not None:
             weights: Quantity = 0.0
+            tokens = lift("S", 8192.0, "tokens", "--seq-len") if self.seq_len is None else self.seq_len
             if self.model is None:
-                cache = counts.bytes_of(self.seq_len, self.kv_per_token)
+                cache = counts.bytes_of(tokens, self.kv_per_token)
             else:
-                cache, weights = _sequence_and_weights(self.model, float(self.seq_len), self.dtype, lift)
+                cache, weights = _sequence_and_weights(self.model, float(tokens), self.dtype, lift)
             found["kv_cache_bytes"] = counts.bytes_of(batch, cache)
             memory = self.device_memory if self.hw is None else _capacity(self.hw, lift)
             if memory is not None:

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from rooflinecli.core.derivation_text import explain
-from rooflinecli.core.num import Number
+from rooflinecli.core.num import Number, value
 from rooflinecli.core.record import Quantities, Record, entries
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import count, si
@@ -58,7 +58,7 @@ def collective(r: CollectiveAnswer) -> Page:
             Headline(
                 f"{r.op} of {text(r.bytes, 'bytes')} over {plural(r.devices, 'device')} of {r.hardware.name}: "
                 f"{around(r.time_s, r.interval_s, 'time_s')} by {r.algorithm}; {r.bottleneck} bound"
-                if r.levels
+                if value(r.volume_bytes)
                 else f"{r.op} on {plural(r.devices, 'device')} of {r.hardware.name}: nothing is sent; {text(r.time_s, 'time_s')}"
             ),
             Prose(
@@ -255,13 +255,14 @@ def fit(answer: FitAnswer, estimate: EstimateAnswer | None = None) -> Page:
     head = f"{model.name} ({count(model.parameters)} parameters) on {chip.name}, {text(chip.capacity_bytes, 'bytes')}"
     best = next((f for f in files if f.file == answer.largest), files[0])
     shown = [f for i, f in enumerate(files) if f is best or not any(_alike(f, one) for one in (*files[:i], best))]
-    at = shown.index(best) if answer.largest else len(shown) - 1
+    longest = max(shown, key=lambda f: f.max_context)  # the first of equals, which is the largest file
+    at = shown.index(best if answer.largest else longest)
     first = max(0, min(at - 1, len(shown) - _AROUND))
     further: list[tuple[str, str]] = []
     if estimate is not None:
         from rooflinecli.render.views.estimate import limits
 
-        further = limits(estimate)
+        further = [(name, line) for name, line in limits(estimate) if "--weight-dtype" not in line]  # files are below
         gains = ((f, _rate_over(f, best) - 1) for f in files if f.fits and f.bytes < best.bytes)
         for one, gain in [found for found in gains if found[1] > _GAIN][:1]:
             rate = text(one.decode_tokens_per_s, "tokens_per_s")
@@ -300,6 +301,10 @@ def _largest(answer: FitAnswer) -> str:
     if any(map(_on_host, answer.files)):
         return f"None holds {asked} on the device alone; the rates are those with the rest on the host."
     longest, needed = max(f.max_context for f in answer.files), answer.workload.prompt + answer.workload.output
+    if longest == answer.model.max_context:
+        return (
+            f"None holds {asked}: {answer.model.name} has a context of {longest:,} tokens; lower --prompt and --output."
+        )
     if longest * 2 >= needed:  # a cache of half the bytes holds twice the tokens
         return f"None holds {asked}; take a smaller model or --kv-dtype q8_0."
     if longest:
