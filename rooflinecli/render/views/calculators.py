@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from rooflinecli.core import num
 from rooflinecli.core.derivation_text import explain
-from rooflinecli.core.num import Number, value
+from rooflinecli.core.num import Number
 from rooflinecli.core.record import Quantities, Record, entries
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import count, si
@@ -58,7 +59,7 @@ def collective(r: CollectiveAnswer) -> Page:
             Headline(
                 f"{r.op} of {text(r.bytes, 'bytes')} over {plural(r.devices, 'device')} of {r.hardware.name}: "
                 f"{around(r.time_s, r.interval_s, 'time_s')} by {r.algorithm}; {r.bottleneck} bound"
-                if value(r.volume_bytes)
+                if num.value(r.volume_bytes)
                 else f"{r.op} on {plural(r.devices, 'device')} of {r.hardware.name}: nothing is sent; {text(r.time_s, 'time_s')}"
             ),
             Prose(
