@@ -12,6 +12,7 @@ import rooflinecli as rl
 from rooflinecli.core.errors import DataError, RooflineError, UsageError
 from rooflinecli.importers.launch import read
 from rooflinecli.importers.launch.shell_evaluator import ShellEvaluator
+from rooflinecli.specs.name_lookup import only_registered
 
 # --- the shell -------------------------------------------------------------------------------------------------------------
 
@@ -421,6 +422,28 @@ pipeline_parallel_schedule = "1F1B"
     assert {key: found.get(key) for key in wanted} == wanted
 
 
+@pytest.mark.parametrize(("copies", "group"), [("", None), ("data_parallel_replicate_degree = 4\n", 8)])
+def test_replicas_that_the_devices_leave_shard_as_stated(copies, group, tmp_path):
+    """torchtitan's -1 is all devices over the other degrees, in one shard group where nothing replicates: no smaller group is chosen."""
+    text = f'[job]\n[model]\nname = "llama3"\nflavor = "8B"\n[training]\nlocal_batch_size = 1\nseq_len = 8192\n[parallelism]\n{copies}data_parallel_shard_degree = -1\ntensor_parallel_degree = 2\n'
+    found, _ = options_of(text, tmp_path, "tt.toml", n=64, hw="h100")
+    assert (found["dp"], found.get("shard"), found["zero"], found["batch"]) == (32, group, 3, 32)
+    layout = rl.estimate(**{k.replace("-", "_"): v for k, v in found.items()} | {"n": 64, "hw": "h100"}).train.layout
+    assert (layout.dp, getattr(layout, "shard", None)) == (32, group)
+
+
+def test_a_command_names_files_of_this_directory(tmp_path, monkeypatch):
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3}}')
+    monkeypatch.chdir(tmp_path)
+    command = "deepspeed --num_gpus 8 train.py --deepspeed ds.json"
+    assert read.read(command).options["zero"] == 3 and read.read(command).options["micro-batch"] == 2
+    with (
+        only_registered(),
+        pytest.raises(DataError, match=r"ds\.json, which is not here"),
+    ):  # as a page reads what is sent
+        read.read(command)
+
+
 def test_a_comment_of_a_json_config_is_no_option(tmp_path):
     text = (
         '{"_comment": "x", "train_batch_size": 64, "zero_optimization": {"stage": 3, "_comment": "y", "unheard_of": 1}}'
@@ -448,7 +471,7 @@ def test_sizes_given_beside_a_server_set_its_devices(given, devices, ep, tmp_pat
 def test_sizes_given_beside_a_trainer_keep_its_devices(tmp_path):
     script = "torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --tensor-model-parallel-size 2"
     found, _ = options_of(script, tmp_path, hw="h100", tp=4)
-    assert (found["n"], found.get("dp"), found["tp"]) == (8, None, 4)
+    assert (found["n"], found["dp"], found["tp"]) == (8, 2, 4)
     found, _ = options_of(script, tmp_path, hw="h100", dp=8)
     assert (found.get("n"), found["dp"], found["tp"]) == (None, 8, 2)
 

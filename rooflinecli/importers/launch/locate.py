@@ -35,7 +35,7 @@ from rooflinecli.importers.launch.launch import (
 from rooflinecli.importers.launch.shell_evaluator import SCRIPT, ShellEvaluator
 from rooflinecli.importers.launch.shell_expansion import Value, readable, unknowns
 from rooflinecli.importers.source import Options, Tree, parse, read_text
-from rooflinecli.specs.name_lookup import find
+from rooflinecli.specs.name_lookup import find, registered_only
 from rooflinecli.specs.registry import kinds, load
 
 TOOLS = "importers/launch/tools"
@@ -43,6 +43,7 @@ _FENCED = re.compile(
     r"^ *```[ \t]*(?:sh|bash|shell|console|text)?[ \t]*\n(.*?)(?:^ *|[ \t]*)```[ \t]*$", re.DOTALL | re.MULTILINE
 )
 LARGEST = 2_000_000
+COMMAND = "the command"  # the name of one in quotes
 _SUFFIXES = frozenset(".toml .json .yaml .yml .md .rst .sh .bash .slurm .sbatch .py".split())
 _LAUNCHER = re.compile(r"\b(python3?|torchrun|deepspeed|vllm|trtllm-\w+|sglang|llama-server|accelerate)\b")
 # scripts that train nothing
@@ -102,13 +103,13 @@ def open_text(source: str) -> Source:
     ):
         why = f"{one_line(source)}: {files.missing_reason(path)}; give a launch script, a config, or a whole command in quotes"
         raise DataError(why)
-    return Source(source, "the command")
+    return Source(source, COMMAND, None if registered_only.get() else Path())  # run from here
 
 
 def launches(source: Source) -> Iterator[Launch]:
     """Every launch in it, in order."""
     suffix = Path(source.name).suffix.lower()
-    if source.folder is not None and suffix not in _SUFFIXES:
+    if source.name != COMMAND and suffix not in _SUFFIXES:
         suffix = _suffix_of(source.text)
     if trees := unit_files.trees(source.text, source.name, source.sibling):
         for tree in trees:
@@ -345,7 +346,7 @@ def _of_words(
         loads = {k: [str(v) for name in names for v in asked.values(name)] for k, names in clients.read.items()}
         source.loads.append({option: values for option, values in loads.items() if values})
         return
-    where = f"{source.name}:{line}" if line and source.folder else source.name
+    where = f"{source.name}:{line}" if line and source.name != COMMAND else source.name
     evaluates = any(_EVALUATION.fullmatch(word) for word in words)
     evaluates |= any(flag in ("-m", "--module") and "eval" in module for flag, module in pairwise(words))
     for name in ("trainers", *kinds(TOOLS)):  # whose commands may be behind another's launcher

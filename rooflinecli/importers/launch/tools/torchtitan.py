@@ -77,6 +77,7 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
     if shard != 1 or (copies == 1 and (sizes["cp"] or 1) > 1):
         kept = str(args.pop("parallelism.fsdp_reshard_after_forward")).lower() == "never"
         launch.options |= {"zero": 2 if kept else 3} | ({"shard": shard} if copies > 1 and shard > 0 else {})
+        launch.groups = copies if shard == -1 else launch.groups
     _model(args, launch)
     args.put(launch, "seq", "training.seq_len")
     args.put(launch, "batch", "training.global_batch_size")
