@@ -428,8 +428,8 @@ def test_replicas_that_the_devices_leave_shard_as_stated(copies, group, tmp_path
     text = f'[job]\n[model]\nname = "llama3"\nflavor = "8B"\n[training]\nlocal_batch_size = 1\nseq_len = 8192\n[parallelism]\n{copies}data_parallel_shard_degree = -1\ntensor_parallel_degree = 2\n'
     found, _ = options_of(text, tmp_path, "tt.toml", n=64, hw="h100")
     assert (found["dp"], found.get("shard"), found["zero"], found["batch"]) == (32, group, 3, 32)
-    layout = rl.estimate(**{k.replace("-", "_"): v for k, v in found.items()} | {"n": 64, "hw": "h100"}).train.layout
-    assert (layout.dp, getattr(layout, "shard", None)) == (32, group)
+    answer = rl.estimate(**{k.replace("-", "_"): v for k, v in found.items()} | {"n": 64, "hw": "h100"}).to_dict()
+    assert (answer["layout"]["dp"], answer["layout"].get("shard")) == (32, group)
 
 
 def test_a_command_names_files_of_this_directory(tmp_path, monkeypatch):

@@ -255,7 +255,7 @@ def _resized(launch: Launch, found: Options, asked: Tree, served: bool) -> None:
     elif changed:
         found.pop("n", None)
     known = {**found, **asked}
-    if launch.trains and "n" in known and (replicas := _replicas(known)):  # all that -n leaves, and weights sharded as stated
+    if launch.trains and "n" in known and (replicas := _replicas(known)):  # all that -n leaves
         found.setdefault("dp", replicas)
     sizes = [{**found, **asked}.get(axis, 1) for axis in ("tp", "dp")]
     if changed & {"tp", "dp"} and served and own.get("ep", 1) == own.get("tp", 1) * own.get("dp", 1) > 1:
