@@ -32,7 +32,7 @@ from sample import ROOT, Mutant, sample
 
 CACHE = ROOT / ".mutants"
 OPTIONS = ("-q", "-m", "not slow", "-p", "no:cacheprovider", "--hypothesis-profile=mutants")
-CARRIED = ("rooflinecli", "tests", "hardware", "models", "docs", "benchmarks", "examples")
+CARRIED = ("rooflinecli", "tests", "lab", "hardware", "models", "docs", "benchmarks", "examples")
 _copy = Path()
 TOLERATED = 0.1  # share of mutants that may survive
 COURSES = (2.0, 15.0, 60.0, 300.0)  # recorded seconds at which a course of tests ends; past the last a mutant survives
