@@ -221,7 +221,7 @@ class Formats(Group):
 
     dtype: OptText = field("dtype", "Matmuls with their inputs, weights and activations: bf16, fp16, fp8, int8, ...", default=None, panel=NUMBERS, former=("precision",))
     kv_dtype: OptText = field("dtype", "Number format of the KV cache.", default=None, panel=NUMBERS, phase="serve", former=("kv-cache-dtype",))
-    ssm_state_dtype: OptText = field("dtype", "Recurrent state of hybrid models in memory; omitted: the model's own (fp32).", default=None, panel=NUMBERS, fills="state_dtype", former=("state-dtype", "mamba-ssm-cache-dtype"), name="state-dtype")
+    ssm_state_dtype: OptText = field("dtype", "Recurrent state of hybrid models in memory; omitted: the model's own (fp32).", default=None, panel=NUMBERS, former=("mamba-ssm-cache-dtype",), name="state-dtype")
     weight_dtype: OptText = field("dtype", "Weights alone: int8, int4, fp8, a GGUF type (q4_k_m), or as a tool writes them: awq, gptq-4-g32, exl3-3.5, mlx-8, nf4-double, hqq, ...", default=None, panel=NUMBERS, former=("quantization", "quant"))
 
 
@@ -240,7 +240,7 @@ class ServingLayout(Group):
 
     attention_dp: OptSwitch = field("switch", "Serving: attention data parallel, experts over all ranks that -n or --tp and --dp give.", default=None, panel=LAYOUT, phase="serve", former=("dp-attention", "enable-dp-attention"))
     redundant_experts: OptNumber = field("count", "Serving: further copies of busy experts, over all ranks; balances them.", default=None, panel=LAYOUT, phase="serve", least=0, former=("num-redundant-experts",))
-    all2all_backend: OptText = field("choice", "Serving: kernels of the MoE all-to-all", default=None, panel=LAYOUT, phase="serve", choices=EXCHANGES, fills="exchange", former=("exchange", "moe-a2a-backend"), name="exchange")
+    all2all_backend: OptText = field("choice", "Serving: kernels of the MoE all-to-all", default=None, panel=LAYOUT, phase="serve", choices=EXCHANGES, former=("moe-a2a-backend",), name="exchange")
     overlap: OptText = field("choice", "Serving: two-batch hides the all-to-all of half a batch behind the other half's computation", default=None, panel=LAYOUT, phase="serve", choices=OVERLAPS)
 
 
@@ -255,16 +255,16 @@ class TrainingLayout(Group):
 
     expert_tp: OptNumber = field("count", "Tensor ranks that split an expert's matrices; tp, or 1 where ep needs the tensor ranks.", default=None, panel=LAYOUT, former=("etp", "expert-tensor-parallel-size"))
     shared_expert_overlap: OptSwitch = field("switch", "Shared experts overlap with the MoE all-to-all (Megatron-LM's --moe-shared-expert-overlap).", default=None, panel=LAYOUT, phase="train", fills="shared_overlap")
-    micro_batch_size: OptNumber = field("count", "Sequences per replica and micro-batch.", default=None, panel=LAYOUT, phase="train", fills="micro_batch", former=("micro-batch", "mbs"), name="micro-batch")
+    micro_batch_size: OptNumber = field("count", "Sequences per replica and micro-batch.", default=None, panel=LAYOUT, phase="train", former=("mbs",), name="micro-batch")
     virtual_stages: OptNumber = field("count", "Interleaved stages per device.", default=None, panel=LAYOUT, phase="train", former=("num-virtual-stages-per-pipeline-rank", "vpp"))
     ep_overlap: OptSwitch = field("switch", "Expert all-to-all overlaps other microbatches (Megatron Core's --overlap-moe-expert-parallel-comm); by default as the training stack does.", default=None, panel=LAYOUT, phase="train")
     tp_overlap: OptSwitch = field("switch", "Matmuls overlap the collectives of tensor parallelism inside a host (Megatron-LM's --tp-comm-overlap); by default as the training stack does.", default=None, panel=LAYOUT, phase="train")
     recompute: OptText = field("choice", "Activation recomputation", default=None, panel=LAYOUT, phase="train", choices=RECOMPUTE, former=("recompute-granularity",))
     recompute_modules: OptText = field("list", "With selective: core_attn (default), mla_up_proj, mlp, moe, moe_act, ...", default=None, panel=LAYOUT, phase="train")
-    recompute_num_layers: OptNumber = field("count", "With full: layers of the model that are recomputed; all by default.", default=None, panel=LAYOUT, phase="train", fills="recompute_layers", former=("recompute-layers",), name="recompute-layers")
-    pipeline_schedule: OptText = field("choice", "Pipeline schedule", default=None, panel=LAYOUT, phase="train", choices=SCHEDULES, fills="schedule", former=("schedule",), name="schedule")
-    layers_per_stage: OptText = field("list", "Layers of each pipeline stage when unequal, such as 11,12,12,11; or embedding, loss, embedding+loss: equal, with these counted as layers.", default=None, panel=LAYOUT, phase="train", fills="stages", former=("stages",), name="stages")
-    cp_algorithm: OptText = field("choice", "How --cp splits the sequence", default=None, panel=LAYOUT, phase="train", choices=RINGS, fills="ring", former=("ring", "cp-comm-type"), name="ring")
+    recompute_num_layers: OptNumber = field("count", "With full: layers of the model that are recomputed; all by default.", default=None, panel=LAYOUT, phase="train", name="recompute-layers")
+    pipeline_schedule: OptText = field("choice", "Pipeline schedule", default=None, panel=LAYOUT, phase="train", choices=SCHEDULES, name="schedule")
+    layers_per_stage: OptText = field("list", "Layers of each pipeline stage when unequal, such as 11,12,12,11; or embedding, loss, embedding+loss: equal, with these counted as layers.", default=None, panel=LAYOUT, phase="train", name="stages")
+    cp_algorithm: OptText = field("choice", "How --cp splits the sequence", default=None, panel=LAYOUT, phase="train", choices=RINGS, former=("cp-comm-type",), name="ring")
     placement: OptText = field("choice", "Order of the axes over the devices, innermost first: which axis crosses which network tier", default=None, panel=LAYOUT, phase="train", choices=PLACEMENTS)
     offload: OptText = field("word", "What is offloaded to host memory: none, optimizer, activations, activations:LAYERS or optimizer+activations.", default=None, panel=LAYOUT, phase="train", former=("cpu-offload",))
 
@@ -272,9 +272,9 @@ class TrainingLayout(Group):
 class HostOffload(Group):
     """Weights, experts and caches in host memory."""
 
-    gpu_layers: OptNumber = field("count", "Serving: layers on the device (llama.cpp -ngl); the others, their cache and the LM head stay on the host.", default=None, panel=LAYOUT, phase="serve", least=0, fills="gpu_layers", also=("ngl",), former=("offload-layers", "n-gpu-layers"), name="offload-layers")
-    expert_offload: OptText = field("word", "Serving: host, or host:LAYERS (llama.cpp --cpu-moe, --n-cpu-moe): routed experts stay in host memory.", default=None, panel=LAYOUT, phase="serve", fills="experts_on", former=("experts-on",), name="experts-on")
-    host_cpu: OptText = field("name", "The host's CPU and its memory, for what is offloaded (ryzen-9-9950x: two channels of DDR5-5600).", default=None, panel=LAYOUT, fills="host", former=("host",), name="host")
+    gpu_layers: OptNumber = field("count", "Serving: layers on the device (llama.cpp -ngl); the others, their cache and the LM head stay on the host.", default=None, panel=LAYOUT, phase="serve", least=0, fills="gpu_layers", also=("ngl",), former=("n-gpu-layers",), name="offload-layers")
+    expert_offload: OptText = field("word", "Serving: host, or host:LAYERS (llama.cpp --cpu-moe, --n-cpu-moe): routed experts stay in host memory.", default=None, panel=LAYOUT, phase="serve", name="experts-on")
+    host_cpu: OptText = field("name", "The host's CPU and its memory, for what is offloaded (ryzen-9-9950x: two channels of DDR5-5600).", default=None, panel=LAYOUT, name="host")
 
 
 class TrainingMemory(Group):
@@ -283,7 +283,7 @@ class TrainingMemory(Group):
     loss_chunks: OptNumber = field("count", "Chunks of the loss; only one chunk's logits are in memory.", default=None, panel=LAYOUT, phase="train")
     mlp_chunks: OptNumber = field("count", "With full recomputation: chunks of tokens that an MLP processes one after the other (tiled MLP).", default=None, panel=LAYOUT, phase="train")
     zero: OptNumber = field("stage", "ZeRO stage", default=None, panel=LAYOUT, phase="train", choices=("0", "1", "2", "3"), former=("zero-stage",))
-    dp_shard: OptNumber = field("count", "Replicas that ZeRO shards over (HSDP); all by default.", default=None, panel=LAYOUT, phase="train", fills="shard", former=("shard", "shard-group"), name="shard")
+    dp_shard: OptNumber = field("count", "Replicas that ZeRO shards over (HSDP); all by default.", default=None, panel=LAYOUT, phase="train", former=("shard-group",), name="shard")
     sequence_parallel: OptSwitch = field("switch", "Split activations outside TP too.", default=None, panel=LAYOUT, phase="train", former=("sp",))
 
 
@@ -297,18 +297,18 @@ class Batch(Group):
 class Images(Group):
     """Images of a prompt, or made by a diffusion model."""
 
-    num_images: OptNumber = field("pictures", "Images in each prompt, for a model with a vision encoder (1 with --image-size).", default=None, panel=LOAD, fills="images", former=("images",), name="images")
-    image_size: OptText = field("pixels", "Size of each image, such as 1024x768: it decides patches, tiles and tokens; for a diffusion model, of the image made.", default=None, panel=LOAD, fills="image", former=("image",), name="image")
-    diffusion_steps: OptNumber = field("count", "Diffusion: sampler steps, each a pass over the image; the model's own by default.", default=None, panel=LOAD, fills="steps", former=("steps",), name="steps")
-    cfg: OptSwitch = field("switch", "Diffusion: classifier-free guidance, which runs every step twice.", default=None, panel=LOAD, fills="guidance", former=("guidance",), name="guidance")
+    num_images: OptNumber = field("pictures", "Images in each prompt, for a model with a vision encoder (1 with --image-size).", default=None, panel=LOAD, name="images")
+    image_size: OptText = field("pixels", "Size of each image, such as 1024x768: it decides patches, tiles and tokens; for a diffusion model, of the image made.", default=None, panel=LOAD, name="image")
+    diffusion_steps: OptNumber = field("count", "Diffusion: sampler steps, each a pass over the image; the model's own by default.", default=None, panel=LOAD, name="steps")
+    cfg: OptSwitch = field("switch", "Diffusion: classifier-free guidance, which runs every step twice.", default=None, panel=LOAD, name="guidance")
 
 
 class Lengths(Group):
     """Output of a request; sequences and tokens of a training run."""
 
     output: OptNumber = field("length", "Output tokens.", default=None, panel=LOAD, phase="serve", least=0, former=("osl", "output-len", "random-output-len"))
-    seq_len: OptNumber = field("length", "Training sequence length; 4k is 4096.", default=None, panel=LOAD, phase="train", fills="seq", former=("seq", "seq-length"), name="seq")
-    doc_lengths: OptText = field("list", "Lengths of documents packed into a training sequence, equally common (2k, or 512,2k,8k); attention is masked between them.", default=None, panel=LOAD, phase="train", fills="lengths", former=("lengths",), name="lengths")
+    seq_len: OptNumber = field("length", "Training sequence length; 4k is 4096.", default=None, panel=LOAD, phase="train", former=("seq-length",), name="seq")
+    doc_lengths: OptText = field("list", "Lengths of documents packed into a training sequence, equally common (2k, or 512,2k,8k); attention is masked between them.", default=None, panel=LOAD, phase="train", name="lengths")
     tokens: OptNumber = field("amount", "Tokens of the whole training run, for its time and cost.", default=None, least=1, panel=LOAD, phase="train", former=("train-tokens",))
 
 
@@ -316,13 +316,13 @@ class Money(Group):
     """Price of a device-hour, memory of a device and paid utilization."""
 
     price: OptNumber = field("price", "USD per device-hour; or a provider, a kind (on-demand, spot, reserved-1y, reserved-3y) or both: aws, spot, 'verda spot'.", default=None, panel=LOAD)
-    device_memory: OptNumber = field("room", "Memory of a device in bytes, instead of the file's (a MacBook of 36GB lends its GPU 28GB).", default=None, panel=LAYOUT, fills="memory", former=("memory",), name="memory")
+    device_memory: OptNumber = field("room", "Memory of a device in bytes, instead of the file's (a MacBook of 36GB lends its GPU 28GB).", default=None, panel=LAYOUT, name="memory")
     region: OptText = field("word", "Cloud region or country, for the price and the carbon of its electricity: us-east-1, europe-west4, DEU.", default=None, panel=LOAD)
     electricity: OptNumber = field("electricity", "Price of electricity, such as '0.09 USD/kWh', for its part of the dollars.", default=None, panel=LOAD)
     power_cap: OptNumber = field("watts", "Power limit of a device, such as 500W: peak rates and power fall together, memory bandwidth stays.", default=None, panel=NUMBERS)
     host_factor: OptNumber = field("number", "Power of a server over that of its chips (1.6; measured 1.4 to 2.1).", default=None, panel=NUMBERS, least=1)
     pue: OptNumber = field("number", "Power of the data center over that of its servers (1.09).", default=None, panel=NUMBERS, least=1)
-    utilization: OptNumber = field("share", "Fraction of paid time that is busy, for the cost per token.", default=None, panel=LOAD, fills="utilization", former=("utilisation",), name="utilisation")
+    utilization: OptNumber = field("share", "Fraction of paid time that is busy, for the cost per token.", default=None, panel=LOAD, fills="utilization", name="utilisation")
 
 
 class Load(Group):
@@ -330,13 +330,13 @@ class Load(Group):
 
     concurrency: OptNumber = field("count", "Closed loop: requests in flight per replica, each followed by the next; or max.", default=None, panel=LOAD, phase="serve", choices=("max",), former=("max-concurrency", "users"))
     qps: OptNumber = field("rate", "Open loop: requests per second over all replicas.", default=None, panel=LOAD, phase="serve", former=("request-rate", "rps"))
-    prefix_hit_rate: OptNumber = field("fraction", "Fraction of prompt tokens found in the prefix cache: less prefill, no less memory.", default=None, panel=LOAD, phase="serve", fills="prefix_hit", former=("prefix-hit", "hit-rate"), name="prefix-hit")
+    prefix_hit_rate: OptNumber = field("fraction", "Fraction of prompt tokens found in the prefix cache: less prefill, no less memory.", default=None, panel=LOAD, phase="serve", former=("hit-rate",), name="prefix-hit")
 
 
 class KVOffload(Group):
     """Tiers that caches of idle sessions are offloaded to."""
 
-    kv_offload: OptText = field("text", "Where caches of idle sessions are kept, per device, the nearest tier first: host=256GB@50GB/s,disk=2TB@7GB/s.", default=None, panel=LOAD, phase="serve", fills="kv_tier", former=("kv-tier",), name="kv-tier")
+    kv_offload: OptText = field("text", "Where caches of idle sessions are kept, per device, the nearest tier first: host=256GB@50GB/s,disk=2TB@7GB/s.", default=None, panel=LOAD, phase="serve", name="kv-tier")
 
 
 class Sessions(Group):
@@ -348,14 +348,14 @@ class Sessions(Group):
 class ServedAdapters(Group):
     """LoRA adapters served side by side."""
 
-    num_loras: OptNumber = field("count", "LoRA adapters served together, all resident; each sequence uses one (--lora-rank, --lora-target-modules).", default=None, panel=LOAD, phase="serve", fills="adapters", former=("adapters", "max-loras"), name="adapters")
+    num_loras: OptNumber = field("count", "LoRA adapters served together, all resident; each sequence uses one (--lora-rank, --lora-target-modules).", default=None, panel=LOAD, phase="serve", former=("max-loras",), name="adapters")
 
 
 class ClosedLoop(Group):
     """Further terms of a closed loop."""
 
-    requests_per_client: OptNumber = field("rate", "Closed loop: requests that each client sends in all (10), the first in a burst; inf is steady state.", default=None, panel=LOAD, phase="serve", choices=("inf",), least=1, fills="prompts_per_slot", former=("prompts-per-slot",), name="prompts-per-slot")
-    fixed_lengths: OptSwitch = field("switch", "Closed loop: all requests have one length, so an engine that prefills first runs in lockstep.", default=None, panel=LOAD, phase="serve", fills="equal_lengths", former=("equal-lengths",), name="equal-lengths")
+    requests_per_client: OptNumber = field("rate", "Closed loop: requests that each client sends in all (10), the first in a burst; inf is steady state.", default=None, panel=LOAD, phase="serve", choices=("inf",), least=1, name="prompts-per-slot")
+    fixed_lengths: OptSwitch = field("switch", "Closed loop: all requests have one length, so an engine that prefills first runs in lockstep.", default=None, panel=LOAD, phase="serve", name="equal-lengths")
 
 
 class TrainingState(Group):
@@ -369,7 +369,7 @@ class TrainingState(Group):
 class ExpertBalance(Group):
     """Balance of experts."""
 
-    expert_imbalance: OptNumber = field("number", "Tokens of the busiest expert device over the mean; serving estimates it where it is not given.", default=None, panel=NUMBERS, least=1, fills="imbalance", former=("imbalance",), name="imbalance")
+    expert_imbalance: OptNumber = field("number", "Tokens of the busiest expert device over the mean; serving estimates it where it is not given.", default=None, panel=NUMBERS, least=1, name="imbalance")
 
 
 class TrainingRecipe(Group):
@@ -383,7 +383,7 @@ class Adapters(Group):
     """Rank and target modules of LoRA adapters."""
 
     lora_rank: OptNumber = field("count", "Rank of LoRA adapters, trained or served (16).", default=None, panel=NUMBERS)
-    lora_target_modules: OptText = field("choice", "Modules that have adapters", default=None, panel=NUMBERS, choices=LORA_TARGETS, fills="lora_targets", former=("lora-targets",), name="lora-targets")
+    lora_target_modules: OptText = field("choice", "Modules that have adapters", default=None, panel=NUMBERS, choices=LORA_TARGETS, name="lora-targets")
 
 
 class CountedFlops(Group):
@@ -396,24 +396,24 @@ class ServingEngine(Group):
     """Serving engine."""
 
     engine: OptText = field("word", "Serving engine: python-server (default), cuda-graph, vllm, sglang, trtllm, trtllm-cpp; llamacpp (GGUF), mlx, exllamav3, ...", default=None, panel=ENGINE, phase="serve")
-    gpu_memory_utilization: OptNumber = field("share", "Fraction of memory for weights and KV cache (vllm, sglang), or of what weights leave for the cache (trtllm), instead of the engine's.", default=None, panel=ENGINE, phase="serve", fills="gpu_memory_utilization", former=("mem-fraction-static", "kv-cache-free-gpu-memory-fraction"))
+    gpu_memory_utilization: OptNumber = field("share", "Fraction of memory for weights and KV cache (vllm, sglang), or of what weights leave for the cache (trtllm), instead of the engine's.", default=None, panel=ENGINE, phase="serve", former=("mem-fraction-static", "kv-cache-free-gpu-memory-fraction"))
     max_num_seqs: OptNumber = field("count", "Sequences that a replica runs at once, instead of the engine's; under a load the others queue.", default=None, panel=ENGINE, phase="serve", fills="max_sequences", former=("max-running-requests", "max-batch-size"))
 
 
 class Scheduling(Group):
     """Speculative decoding, and scheduler settings of an estimate."""
 
-    speculative_method: OptText = field("word", "Speculative decoding: mtp, eagle, or a draft model; with --acceptance-rate.", default=None, panel=ENGINE, phase="serve", fills="speculate", former=("speculate", "speculative-algorithm"), name="speculate")
-    num_speculative_tokens: OptNumber = field("count", "Draft tokens of each verification (1).", default=None, panel=ENGINE, phase="serve", fills="draft_tokens", former=("draft-tokens", "speculative-num-draft-tokens"), name="draft-tokens")
-    acceptance_rate: OptNumber = field("fraction", "Fraction of draft tokens that the target accepts, each given that those before were accepted.", default=None, panel=ENGINE, phase="serve", fills="acceptance", former=("acceptance",), name="acceptance")
-    max_num_batched_tokens: OptNumber = field("count", "Prompt tokens of one step (chunked prefill), instead of the engine's.", default=None, panel=ENGINE, phase="serve", fills="token_budget", former=("token-budget", "chunked-prefill-size"), name="token-budget")
-    scheduler_config: OptText = field("list", "Settings of the engine's scheduler that TTFT under load depends on: poll_steps=30,stream_steps=10,hold_steps=20,hold_share=0.9, ...", default=None, panel=ENGINE, phase="serve", fills="scheduler", former=("scheduler",), name="scheduler")
+    speculative_method: OptText = field("word", "Speculative decoding: mtp, eagle, or a draft model; with --acceptance-rate.", default=None, panel=ENGINE, phase="serve", former=("speculative-algorithm",), name="speculate")
+    num_speculative_tokens: OptNumber = field("count", "Draft tokens of each verification (1).", default=None, panel=ENGINE, phase="serve", former=("speculative-num-draft-tokens",), name="draft-tokens")
+    acceptance_rate: OptNumber = field("fraction", "Fraction of draft tokens that the target accepts, each given that those before were accepted.", default=None, panel=ENGINE, phase="serve", name="acceptance")
+    max_num_batched_tokens: OptNumber = field("count", "Prompt tokens of one step (chunked prefill), instead of the engine's.", default=None, panel=ENGINE, phase="serve", former=("chunked-prefill-size",), name="token-budget")
+    scheduler_config: OptText = field("list", "Settings of the engine's scheduler that TTFT under load depends on: poll_steps=30,stream_steps=10,hold_steps=20,hold_share=0.9, ...", default=None, panel=ENGINE, phase="serve", name="scheduler")
 
 
 class Framework(Group):
     """Training framework."""
 
-    framework: OptText = field("word", "Training framework: megatron-2022, nemo-2024, deepspeed, llm-foundry, pytorch, torchtitan+async, ...", default=None, panel=ENGINE, phase="train", fills="software", former=("software",), name="software")
+    framework: OptText = field("word", "Training framework: megatron-2022, nemo-2024, deepspeed, llm-foundry, pytorch, torchtitan+async, ...", default=None, panel=ENGINE, phase="train", name="software")
 
 
 class Bounds(Group):
@@ -421,7 +421,7 @@ class Bounds(Group):
 
     bound: OptText = field("choice", "Bound of the 80% interval that ranking, choices and limits use: pessimistic (default), expected or floor.", default=None, panel=NUMBERS, choices=BOUNDS, former=("hold",))
     efficiency: OptText = field("choice", "expected, or ideal: every kernel at the roofline.", default=None, panel=ENGINE, choices=("expected", "ideal"))
-    flash_attention: OptSwitch = field("switch", "Fused attention, or scores written to memory.", default=None, panel=ENGINE, fills="flash", former=("flash",), name="flash")
+    flash_attention: OptSwitch = field("switch", "Fused attention, or scores written to memory.", default=None, panel=ENGINE, name="flash")
 
 
 class Dropout(Group):

@@ -129,7 +129,7 @@ def _implied(option: str, options: Tree, model: ModelSpec) -> bool:
     if option == "shard":
         return same(option, options.get("dp"), value)
     stored = str(model.quantization.dtype) if model.quantization else "bf16"
-    known = [getattr(Layout, OPTIONS[option].fills or OPTIONS[option].parameter, None), *_NEUTRAL.get(option, ())]
+    known = [getattr(Layout, OPTIONS[option].field, None), *_NEUTRAL.get(option, ())]
     known += [stored] if option in ("dtype", "weight-dtype") else []
     return any(same(option, one, value) for one in known if one is not None)
 
