@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.expressions import Scope, compiled
 from rooflinecli.core.lift import PLAIN, PlainLift
-from rooflinecli.core.record import Quantities
+from rooflinecli.core.record import Json, Quantities
 from rooflinecli.specs import parse_values
 from rooflinecli.specs.options import KINDS, OPTIONS, Group, Option
 from rooflinecli.specs.options import field as option
@@ -306,7 +306,7 @@ class _Values(Scope):
             return None
         return super().value(expression)
 
-    def row(self, written: dict[str, Any]) -> dict[str, Any]:
+    def row(self, written: Json) -> Json:
         """Expressions by name, worked out; those without a value are left out."""
         found = {k: self.row(e) if isinstance(e, dict) else self.value(str(e)) for k, e in written.items()}
         return {name: value for name, value in found.items() if value is not None}
@@ -315,7 +315,7 @@ class _Values(Scope):
 class Calculator(Question[Quantities]):
     """A row of a table: `formulas` are modules whose functions its expressions call, `let` names more, `answer` is what is worked out."""
 
-    row: ClassVar[dict[str, Any]] = {}
+    row: ClassVar[Json] = {}
 
     def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         modules = [import_module(f"rooflinecli.formulas.{name}") for name in self.row["formulas"]]

@@ -247,7 +247,7 @@ class Own(Question[Quantities]):
             "serving-own/1", rent_usd_per_hour=rent, own_usd_per_hour=own, electricity_usd_per_hour=electricity, break_even_s=when, capex_usd=capex,
             break_even_date=self._date(when), break_even_earliest=self._date(ends[0]) if both else None,
             break_even_latest=self._date(ends[1]) if both else None, break_even_s_interval=ends if both else None,
-            owning_pays=bool(num.value(when) < self.life), published_usd_per_hour=tuple(owned[:2]) if owned else None,
+            owning_pays=bool(num.value(when) < num.value(self.life)), published_usd_per_hour=tuple(owned[:2]) if owned else None,
             notes=[
                 *([f"Capex: mean of what {plural(len(implied), 'published cost')} of owning the chip imply ({', '.join(f'{o.provider} {o.date}, {o.where}' for _, o in implied)})."] if implied else []),
                 "The break-even counts continuous use: hours in which nothing would have been rented postpone it.",
@@ -257,7 +257,7 @@ class Own(Question[Quantities]):
 
     def _date(self, seconds: Quantity) -> str | None:
         """The day on which so much use has passed since it was bought; None beyond its life."""
-        if self.bought is None or num.value(seconds) > self.life:
+        if self.bought is None or num.value(seconds) > num.value(self.life):
             return None
         return (date.fromisoformat(self.bought) + timedelta(seconds=float(num.value(seconds)))).isoformat()
 

@@ -14,12 +14,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
 
+from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
-from rooflinecli.core.record import Quantities
 from rooflinecli.formulas import counts, roofline, sharding
 from rooflinecli.layers.build import ledger
 from rooflinecli.ledger.ledger import row_parameters
@@ -29,7 +28,16 @@ from rooflinecli.price.kernels import price
 from rooflinecli.price.network import price_collective
 from rooflinecli.quantization.formats import FORMATS, Formats, formats, size_of
 from rooflinecli.questions.collective.question import ChipName
-from rooflinecli.questions.shard.question import Partitioned, PartitionedAttention, PartitioningAnswer
+from rooflinecli.questions.shard.question import (
+    Partitioned,
+    PartitionedAttention,
+    PartitioningAnswer,
+    RankedSharding,
+    ShardAnswer,
+    Sharding,
+    ShardingCollective,
+    SlicedSharding,
+)
 from rooflinecli.specs import parse_values
 from rooflinecli.specs.hardware import HardwareSpec
 from rooflinecli.specs.model import ModelSpec
@@ -142,11 +150,6 @@ class Mesh:
         return Collective(one.op, one.op, one.size, "mesh", self.over(one.axes), stride, mesh=mesh)
 
 
-Priced = dict[str, Any]  # quantities of one sharding by name
-SLICED = ("collectives", "communication_bytes", "communication_s", "compute_s", "expected_s", "floor_s")
-RANKED = ("case", "time_s", "floor_s", "communication_bytes", "communication_s", "compute_s", "held_bytes")
-
-
 def shard(
     arrays: list[Array],
     mesh_sizes: dict[str, float],
@@ -154,7 +157,7 @@ def shard(
     hardware: HardwareSpec,
     dtype: str = "bf16",
     lift: PlainLift = PLAIN,
-) -> Quantities:
+) -> ShardAnswer:
     """Case, collectives, bytes and time of one sharded matmul, and the ranking of its shardings. Raises UsageError."""
     missing = [d for a in arrays[:2] for d in a.dims if d not in sizes]
     if missing:
@@ -169,16 +172,15 @@ def shard(
                 f"{array.text()}: {d} = {sizes[d]:g} does not split over {mesh.over(array.over[d]):g} devices; change one"
             )
     priced = _price(arrays, mesh, lifted)
-    answer = {
-        "matmul": " ".join(a.text() for a in arrays[:2]),
-        "mesh": mesh_sizes,
-        "hardware": ChipName(name=hardware.name, id=hardware.id),
-        "dtype": dtype,
-        **priced,
-        "instead": _sliced(arrays, mesh, lifted, priced),
-        "ranking": _ranking(arrays, mesh, lifted),
-    }
-    return Quantities(schema="roofline/shard/1", values=answer)
+    return ShardAnswer(
+        matmul=" ".join(a.text() for a in arrays[:2]),
+        mesh=mesh_sizes,
+        hardware=ChipName(name=hardware.name, id=hardware.id),
+        dtype=dtype,
+        sharding=priced,
+        instead=_sliced(arrays, mesh, lifted, priced),
+        ranking=_ranking(arrays, mesh, lifted),
+    )
 
 
 def required_collectives(
@@ -233,53 +235,47 @@ def _gathered(
     return after
 
 
-def _price(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> Priced:
+def _price(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> Sharding:
     """Seconds, bytes and memory of one sharding."""
     case, required, local = required_collectives(arrays, mesh, sizes)
-    collectives, floor, expected, sent = [], 0.0, 0.0, 0.0
+    collectives, floor, expected, sent = list[ShardingCollective](), 0.0, 0.0, 0.0
     for one in required:
         c = price_collective(mesh.collective(one), mesh.chip, "kernel", mesh.devices)
         floor, expected, sent = floor + c.floor, expected + c.expected, sent + c.volume
         collectives.append(
-            {
-                "op": one.op,
-                "array": one.array,
-                "axes": "".join(one.axes),
-                "devices": mesh.over(one.axes),
-                "bytes": one.size,
-                "sent_bytes": c.volume,
-                "floor_s": c.floor,
-                "expected_s": c.expected,
-            }
-        )
+            ShardingCollective(
+                op=one.op, array=one.array, axes="".join(one.axes), devices=mesh.over(one.axes), bytes=one.size, sent_bytes=c.volume,
+                floor_s=c.floor, expected_s=c.expected,
+            )
+        )  # fmt: skip
     op = _local_matmul(local, mesh, sizes)
     kernel = price(op, mesh.chip, "kernel")
     compute = roofline.floor_time(kernel.t_compute, kernel.t_memory)
     held = sum(sharding.shard_bytes(_elements(a, sizes), mesh.element, mesh.over(a.used())) for a in arrays[:2])
     total = kernel.expected + expected
-    return {
-        "case": case,
-        "case_name": CASES[case],
-        "collectives": collectives,
-        "communication_bytes": sent,
-        "communication_s": expected,
-        "communication_floor_s": floor,
-        "compute_s": kernel.expected,
-        "compute_floor_s": compute,
-        "floor_s": roofline.floor_time(compute, floor),
-        "expected_s": total,
-        "time_s": total,
-        "communication_over_compute": expected / kernel.expected,
-        "flops_per_device": op.flops,
-        "held_bytes": held,
-        "replication": {a.name: sharding.replication(mesh.devices, mesh.over(a.used())) for a in arrays[:2]},
-        "result": local[2].text(),
-    }
+    return Sharding(
+        case=case,
+        case_name=CASES[case],
+        collectives=collectives,
+        communication_bytes=sent,
+        communication_s=expected,
+        communication_floor_s=floor,
+        compute_s=kernel.expected,
+        compute_floor_s=compute,
+        floor_s=roofline.floor_time(compute, floor),
+        expected_s=total,
+        time_s=total,
+        communication_over_compute=expected / kernel.expected,
+        flops_per_device=op.flops,
+        held_bytes=held,
+        replication={a.name: sharding.replication(mesh.devices, mesh.over(a.used())) for a in arrays[:2]},
+        result=local[2].text(),
+    )
 
 
-def _sliced(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number], answer: Priced) -> Priced | None:
+def _sliced(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number], answer: Sharding) -> SlicedSharding | None:
     """Case 2 the other way: slice the whole operand along the split dimension, which sends nothing, and add up partial results."""
-    if answer["case"] != 2:
+    if answer.case != 2:
         return None
     first, second = arrays[:2]
     j = next(d for d in first.dims if d in second.dims)
@@ -289,10 +285,10 @@ def _sliced(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number], answer: P
             continue
         cut = replace(whole, over={**whole.over, j: axes})
         priced = _price([cut if a is whole else a for a in arrays], mesh, sizes)
-        if priced["case"] != 3 or float(sizes[j]) % mesh.over(axes):
+        if priced.case != 3 or num.value(sizes[j]) % mesh.over(axes):
             return None
-        cheaper = bool(priced["communication_bytes"] < answer["communication_bytes"])
-        return {"slice": cut.text(), "cheaper": cheaper} | {name: priced[name] for name in SLICED}
+        cheaper = bool(num.value(priced.communication_bytes) < num.value(answer.communication_bytes))
+        return SlicedSharding.like(priced, slice=cut.text(), cheaper=cheaper)
     return None
 
 
@@ -316,7 +312,7 @@ def _local_matmul(local: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> O
     return matmul("matmul", dtype, flops, moved, m, depth, n, 1 / depth)
 
 
-def _ranking(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> list[Priced]:
+def _ranking(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> list[RankedSharding]:
     """The three ways to split one matmul over the whole mesh, fastest first, then by bytes held."""
     first, second = arrays[:2]
     j = next(d for d in first.dims if d in second.dims)
@@ -324,16 +320,13 @@ def _ranking(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> list[
     every = tuple(mesh.sizes)
     rows = []
     for name, dim in (("row", i), ("column", k), ("contracting", j)):
-        if sizes[dim] % mesh.devices:
+        if num.value(sizes[dim]) % mesh.devices:
             continue
         split = [replace(a, over={d: every if d == dim else () for d in a.dims}) for a in (first, second)]
-        priced = _price(split, mesh, sizes)
-        named = {"sharding": name, "matmul": " ".join(a.text() for a in split)}
-        rows.append(named | {quantity: priced[quantity] for quantity in RANKED})
+        matmul = " ".join(a.text() for a in split)
+        rows.append(RankedSharding.like(_price(split, mesh, sizes), sharding=name, matmul=matmul))
     # Splits of one matmul do the same work; within the precision of a kernel estimate the bytes decide.
-    return sorted(
-        rows, key=lambda r: (round(float(r["communication_s"]), 9), float(r["held_bytes"]), float(r["time_s"]))
-    )
+    return sorted(rows, key=lambda r: (round(float(r.communication_s), 9), float(r.held_bytes), float(r.time_s)))
 
 
 SERVING = "serving"

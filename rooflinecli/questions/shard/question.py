@@ -4,16 +4,93 @@ records.
 
 from __future__ import annotations
 
+from dataclasses import field as key
+
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
-from rooflinecli.core.record import Quantities, Record
+from rooflinecli.core.record import SPREAD, Record
+from rooflinecli.questions.collective.question import ChipName
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Number, Text, field
 
 
+class ShardingCollective(Record):
+    """A collective of a sharded matmul: the array it is on, over which mesh axes, its bytes, and those that a device sends."""
+
+    op: str
+    array: str
+    axes: str
+    devices: float
+    bytes: Quantity
+    sent_bytes: Quantity
+    floor_s: Quantity
+    expected_s: Quantity
+
+
+class Sharding(Record):
+    """Which of the four cases a sharded matmul is, what it sends, and how long its collectives and its local matmul take, one after the other."""
+
+    case: int
+    case_name: str
+    collectives: list[ShardingCollective]
+    communication_bytes: Quantity
+    communication_s: Quantity
+    communication_floor_s: Quantity
+    compute_s: Quantity
+    compute_floor_s: Quantity
+    floor_s: Quantity
+    expected_s: Quantity
+    time_s: Quantity
+    communication_over_compute: Quantity
+    flops_per_device: Quantity
+    held_bytes: Quantity
+    replication: dict[str, Quantity]
+    result: str
+
+
+class SlicedSharding(Record):
+    """The other way of case 2: the whole operand is sliced, and partial results are added up; cheaper: whether fewer bytes are sent."""
+
+    slice: str
+    cheaper: bool
+    collectives: list[ShardingCollective]
+    communication_bytes: Quantity
+    communication_s: Quantity
+    compute_s: Quantity
+    expected_s: Quantity
+    floor_s: Quantity
+
+
+class RankedSharding(Record):
+    """A way to split a matmul over the whole mesh."""
+
+    sharding: str
+    matmul: str
+    case: int
+    time_s: Quantity
+    floor_s: Quantity
+    communication_bytes: Quantity
+    communication_s: Quantity
+    compute_s: Quantity
+    held_bytes: Quantity
+
+
+class ShardAnswer(Record):
+    """A sharded matmul as written, what it could be instead, and the ways to split it over the whole mesh, fastest first."""
+
+    schema: str = "roofline/shard/1"
+    matmul: str
+    mesh: dict[str, float]
+    hardware: ChipName
+    dtype: str
+    sharding: Sharding = key(metadata=SPREAD)
+    instead: SlicedSharding | None
+    ranking: list[RankedSharding]
+
+
 # fmt: off
-class Shard(Question[Quantities]):
+class Shard(Question[ShardAnswer]):
     """Which of the four sharding cases a matmul is, the collective it needs, its bytes and time, and the alternatives."""
 
     verb = "shard"
@@ -24,7 +101,7 @@ class Shard(Question[Quantities]):
     hw: Text = field("name", "A chip or system (`roofline hardware`).")
     dtype: Text = field("free", "Number format.", default="bf16", metavar="FORMAT")
 
-    def answer(self, lift: PlainLift = PLAIN) -> Quantities:
+    def answer(self, lift: PlainLift = PLAIN) -> ShardAnswer:
         from rooflinecli.questions.shard import answer as notation
         from rooflinecli.questions.shard.answer import shard
         from rooflinecli.specs.hardware import load_hardware

@@ -15,7 +15,7 @@ from rooflinecli.core.text import plural
 from rooflinecli.core.units import count, si
 from rooflinecli.questions.collective.question import CollectiveAnswer
 from rooflinecli.questions.formula.question import FormulaAnswer, FormulaList
-from rooflinecli.questions.shard.question import PartitioningAnswer
+from rooflinecli.questions.shard.question import PartitioningAnswer, ShardAnswer
 from rooflinecli.render.blocks import (
     Block,
     Column,
@@ -80,29 +80,35 @@ _SHARD = (
 )
 
 
-def shard(r: Quantities) -> Page:
+def shard(answer: ShardAnswer) -> Page:
     """Sentences, then the ranking of shardings over the whole mesh."""
+    r, other = answer.sharding, answer.instead
     lines = [
-        f"{c['op']} of {c['array']} over {c['axes']} ({plural(c['devices'], 'device')}): {_b(c['bytes'])}, {_b(c['sent_bytes'])} sent, "
-        f"{_s(c['expected_s'])} (floor {_s(c['floor_s'])})"
+        f"{c.op} of {c.array} over {c.axes} ({plural(c.devices, 'device')}): {_b(c.bytes)}, {_b(c.sent_bytes)} sent, "
+        f"{_s(c.expected_s)} (floor {_s(c.floor_s)})"
         for c in r.collectives
     ]
-    other = r.instead
     if other is not None:
-        last, fewer = other["collectives"][-1], ", fewer bytes" if other["cheaper"] else ""
-        sent = f"{_b(other['communication_bytes'])} sent, {_s(other['communication_s'])}{fewer}"
-        lines.append(f"or use {other['slice']} and {last['op']} {last['array']}: {sent}")
+        last, fewer = other.collectives[-1], ", fewer bytes" if other.cheaper else ""
+        sent = f"{_b(other.communication_bytes)} sent, {_s(other.communication_s)}{fewer}"
+        lines.append(f"or use {other.slice} and {last.op} {last.array}: {sent}")
     times = f"matmul {_s(r.compute_s)}, communication {_s(r.communication_s)}; one after the other {_s(r.expected_s)}, floor {_s(r.floor_s)}"
     return page(
-        [Headline(f"{r.matmul} on {r.hardware.name}, {r.dtype}"), Prose(f"case {r.case}: {r.case_name}")],
+        [
+            Headline(f"{answer.matmul} on {answer.hardware.name}, {answer.dtype}"),
+            Prose(f"case {r.case}: {r.case_name}"),
+        ],
         [
             *(Prose(line, indent=2) for line in lines),
             Prose(f"result {r.result}", indent=2),
             Prose(times),
             Prose(f"{_b(r.held_bytes)} of operands per device"),
         ],
-        [Prose("split over the whole mesh instead, least communication first"), records(_SHARD, r.ranking, indent=2)]
-        if r.ranking
+        [
+            Prose("split over the whole mesh instead, least communication first"),
+            records(_SHARD, answer.ranking, indent=2),
+        ]
+        if answer.ranking
         else [],
     )
 
