@@ -11,8 +11,7 @@ import functools
 import inspect
 import math
 import operator
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
@@ -78,25 +77,6 @@ def formula(symbol: str, unit: str, source: str, written: str = "") -> Callable[
         return functools.wraps(function)(_calling(function, named))  # type: ignore[return-value]
 
     return wrap
-
-
-def formula_table(file: str, module: str, known: Mapping[str, Any]) -> dict[str, Callable[..., Number]]:
-    """Register the rows of the YAML file next to a module, whose `__file__` and `__name__` are given, as formulas by name.
-
-    A row's `is` may call other rows and what is `known`. `works`: name of a group of rows -> the work that they cite, before `source`.
-    """
-    import yaml
-
-    path = Path(file).with_suffix(".yaml")
-    groups = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    works, made, names = groups.pop("works"), dict[str, Callable[..., Number]](), dict(known)
-    for group, rows in groups.items():
-        for name, row in rows.items():
-            function: Callable[..., Number] = eval(f"lambda {', '.join(row['of'].split())}: {row['is']}", names)
-            function.__name__, function.__module__, function.__doc__ = name, module, row["about"]
-            source = ", ".join(filter(None, (works.get(group), row.get("source"))))
-            names[name] = made[name] = formula(row["symbol"], row["unit"], source, row["is"])(function)
-    return made
 
 
 def _calling(function: Callable[..., Number], named: Callable[[Traced], Traced]) -> Callable[..., Number]:

@@ -278,12 +278,6 @@ def covered(time: Number, cover: Number) -> Number:
     return num.minimum(time, cover)
 
 
-@formula("h", "1", "definition")
-def hidden_fraction(comm_time: Number, compute_time_s: Number) -> Number:
-    """Share of communication that a given computation can hide."""
-    return num.minimum(comm_time, compute_time_s) / comm_time
-
-
 _BOOK = "Austin et al. 2025, How to Scale Your Model (JAX Scaling Book), chapters 2 and 3"
 _LN2 = 0.6931471805599453
 

@@ -6,7 +6,6 @@ from rooflinecli.core.derivation import formula
 from rooflinecli.core.num import Number
 
 _DEFINITION = "definition"
-_KAPLAN = "Kaplan et al. 2020, Scaling Laws for Neural Language Models, section 2.1"
 _BOOK = "Austin et al. 2025, How to Scale Your Model (JAX Scaling Book), chapter 1"
 
 
@@ -26,18 +25,6 @@ def matmul_bytes(m: Number, k: Number, n: Number, x_bytes: Number, w_bytes: Numb
 def active_experts(experts: Number, top_k: Number, tokens: Number) -> Number:
     """Expected experts that at least one of `tokens` tokens visits."""
     return experts * (1 - (1 - top_k / experts) ** tokens)
-
-
-@formula("F", "FLOP", "forward pass, two FLOPs per parameter and token; " + _KAPLAN)
-def forward_flops_rule(params: Number, tokens: Number) -> Number:
-    """The 2N rule of thumb: forward FLOPs without attention scores."""
-    return 2 * params * tokens
-
-
-@formula("F", "FLOP", "forward and backward, six FLOPs per parameter and token; " + _KAPLAN)
-def training_flops_rule(params: Number, tokens: Number) -> Number:
-    """The 6ND rule of thumb: training FLOPs without attention scores."""
-    return 6 * params * tokens
 
 
 @formula("B", "B", _DEFINITION)

@@ -1,4 +1,4 @@
-"""The roofline itself, how measured kernels fall short of it, and what a profile says of them."""
+"""The roofline itself, and how measured kernels fall short of it."""
 
 from __future__ import annotations
 
@@ -180,45 +180,6 @@ def unit_streaming_time(moved: Number, bytes_per_clock: Number, unit_clocks: Num
 def power_bound_time(flops: Number, flops_per_joule: Number, watts: Number) -> Number:
     """Seconds that FLOPs take at a power limit."""
     return flops / (flops_per_joule * watts)
-
-
-_AMDAHL = "Amdahl 1967, Validity of the single processor approach"
-
-
-@formula("x", "1", _AMDAHL)
-def amdahl_speedup(total: Number, removed: Number) -> Number:
-    """Speed-up when so much of the time goes away."""
-    return total / (total - removed)
-
-
-@formula("e_c", "1", "achieved FLOP/s over peak")
-def compute_utilization(flops: Number, seconds: Number, peak: Number) -> Number:
-    """Share of peak FLOP/s a kernel reached."""
-    return flops / (seconds * peak)
-
-
-@formula("e_m", "1", "achieved bytes/s over peak bandwidth")
-def bandwidth_utilization(bytes_moved: Number, seconds: Number, bandwidth: Number) -> Number:
-    """Share of memory bandwidth a kernel reached."""
-    return bytes_moved / (seconds * bandwidth)
-
-
-@formula("low", "bool", "under 60 % of both roofs a kernel is latency-bound or under-occupied; NVIDIA Nsight Compute, Speed Of Light")  # fmt: skip
-def latency_bound(compute_share: Number, bandwidth_share: Number, threshold: Number) -> Number:
-    """Neither roof is reached."""
-    return num.maximum(compute_share, bandwidth_share) < threshold
-
-
-@formula("s_idle", "1", "definition")
-def idle_share(busy: Number, wall: Number) -> Number:
-    """Share of wall time during which nothing ran."""
-    return 1 - busy / wall
-
-
-@formula("w", "1", "an even split; a device may move more, never less")
-def per_shard(amount: Number, shards: Number) -> Number:
-    """One device's part of FLOPs or bytes."""
-    return amount / shards
 
 
 @formula("m", "1", "F = 2 m k n solved for m")

@@ -6,15 +6,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rooflinecli.core import num
-from rooflinecli.core.derivation import formula_table
+from rooflinecli.core.formula_table import formula_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    def __getattr__(name: str) -> Callable[..., num.Number]: ...
+    from rooflinecli.core.formula_table import __getattr__ as __getattr__
 
 
 TOKENS_PER_PARAM = 20.0  # Hoffmann et al. 2022, approaches 1 and 2
 
-globals().update(formula_table(__file__, __name__, {"num": num}))
+globals().update(formula_table(__file__, __name__))

@@ -6,13 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rooflinecli.core import num
-from rooflinecli.core.derivation import formula_table
+from rooflinecli.core.formula_table import formula_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    def __getattr__(name: str) -> Callable[..., num.Number]: ...
+    from rooflinecli.core.formula_table import __getattr__ as __getattr__
 
 
-globals().update(formula_table(__file__, __name__, {"num": num}))
+globals().update(formula_table(__file__, __name__))

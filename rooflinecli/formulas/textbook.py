@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rooflinecli.core.derivation import formula_table
+from rooflinecli.core.formula_table import formula_table
 from rooflinecli.formulas import roofline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rooflinecli.core.num import Number
-
-    def __getattr__(name: str) -> Callable[..., Number]: ...
+    from rooflinecli.core.formula_table import __getattr__ as __getattr__
 
 
 globals().update(formula_table(__file__, __name__, vars(roofline)))

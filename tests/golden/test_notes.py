@@ -96,7 +96,7 @@ def test_4_2_training_flops():
 
 
 def test_4_3_rule_of_thumb():
-    assert counts.training_flops_rule(1e9, 2048) == 6 * 1e9 * 2048
+    assert textbook.training_flops_rule(1e9, 2048) == 6 * 1e9 * 2048
 
 
 def test_5_4_mfu_is_ideal_over_actual_time():

@@ -123,5 +123,5 @@ def test_w4_q_fsdp_sends_half_as_much_again():
 
 
 def test_w8_5_hidden_communication():
-    assert f.hidden_fraction(0.35e-3, 0.42e-3) == 1.0
+    assert textbook.hidden_fraction(0.35e-3, 0.42e-3) == 1.0
     assert f.exposed_behind(0.35e-3, 0.42e-3) == 0

@@ -17,7 +17,7 @@ from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import PLAIN
 from rooflinecli.core.num import Number
-from rooflinecli.formulas import collectives, counts, roofline
+from rooflinecli.formulas import collectives, counts, roofline, textbook
 from rooflinecli.importers.profiles.kernel import KINDS, Interval, Kernel, length, overlap
 from rooflinecli.layers.build import ledger
 from rooflinecli.ledger.ops import Op
@@ -57,7 +57,7 @@ def profile(
     if all(k.start_s is not None for k in kernels):
         spans = _spans(kernels)
         wall, busy = max(end for _, end in spans) - min(start for start, _ in spans), length(spans)
-        idle = roofline.idle_share(busy, wall) if wall else 0.0
+        idle = textbook.idle_share(busy, wall) if wall else 0.0
     names = _kernel_sums(kernels, priced, num.value(total))
     for kernel in kernels:
         if id(kernel) in rows:
@@ -107,8 +107,8 @@ def _fusion(kernels: list[Kernel], total: Number, lift: Lift) -> Fusion:
         whole = lift("t_chain", sum(times), "s", f"{len(chain)} neighbors from {chain[0].name}")
         saved = saved + (whole - lift("t_max", max(times), "s", "the slowest of them"))
     return Fusion(
-        removable_s=removed, chains=len(chains), chains_saved_s=saved, chains_speedup=roofline.amdahl_speedup(total, saved),
-        speedup_bound=roofline.amdahl_speedup(total, removed) if num.value(removed) < num.value(total) else None,
+        removable_s=removed, chains=len(chains), chains_saved_s=saved, chains_speedup=textbook.amdahl_speedup(total, saved),
+        speedup_bound=textbook.amdahl_speedup(total, removed) if num.value(removed) < num.value(total) else None,
     )  # fmt: skip
 
 
@@ -139,7 +139,7 @@ def _communication(kernels: list[Kernel], lift: Lift) -> Communication:
         cover = lift("t_comp", sum(k.seconds for k in rest), "s", f"sum of {len(rest)} computing kernels")
         return Communication(
             time_s=t_comm,
-            hideable_share=collectives.hidden_fraction(t_comm, cover),
+            hideable_share=textbook.hidden_fraction(t_comm, cover),
             exposed_at_best_s=collectives.exposed_behind(t_comm, cover),
         )
     t_comm = lift("t_comm", length(_spans(comm)), "s", f"time with any of {len(comm)} collectives running")
@@ -231,9 +231,9 @@ def _work(kernel: Kernel, rates: Rates) -> Op | None:
     dtype = kernel.dtype or rates.dtype
     width, kind = size_of(dtype), _OPS.get(kernel.kind, "elementwise")
     if kernel.m and kernel.k and kernel.n:
-        flops = roofline.per_shard(counts.matmul_flops(kernel.m, kernel.k, kernel.n), kernel.shards)
+        flops = textbook.per_shard(counts.matmul_flops(kernel.m, kernel.k, kernel.n), kernel.shards)
         moved = counts.matmul_bytes(kernel.m, kernel.k, kernel.n, width, width, width)
-        moved = roofline.per_shard(moved, kernel.shards)
+        moved = textbook.per_shard(moved, kernel.shards)
         return Op(name=kernel.name, kind="matmul", dtype=dtype, flops=flops, bytes=moved, k=kernel.k, n=kernel.n)
     if kernel.flops is None and kernel.bytes is None:
         return None
@@ -252,12 +252,12 @@ def _against_roofs(kernel: Kernel, op: Op, rates: Rates) -> KernelFloor:
     busy = seconds > 0
     compute = memory = 0.0
     if peak and busy:
-        compute = roofline.compute_utilization(op.flops * calls, seconds, peak)
+        compute = textbook.compute_utilization(op.flops * calls, seconds, peak)
     if bandwidth and busy:
-        memory = roofline.bandwidth_utilization(op.bytes * calls, seconds, bandwidth)
+        memory = textbook.bandwidth_utilization(op.bytes * calls, seconds, bandwidth)
     limit = "memory" if t_memory > t_compute else "compute"
     impossible = bool(seconds < floor)
-    low = bool(roofline.latency_bound(compute, memory, LOW))
+    low = bool(textbook.latency_bound(compute, memory, LOW))
     expected = None if rates.chip is None else price(op, rates.chip, "kernel").expected
     return KernelFloor(
         floor_s=floor, limit=limit, impossible=impossible, compute_utilization=compute, bandwidth_utilization=memory,

@@ -9,7 +9,7 @@ from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number as Quantity
 from rooflinecli.core.record import Quantities
-from rooflinecli.formulas import cost, counts, textbook, training
+from rooflinecli.formulas import cost, textbook, training
 from rooflinecli.formulas import scaling as law
 from rooflinecli.questions.question import Question, calculators
 from rooflinecli.specs.options import Group, Number, OptNumber, OptText, Text, field
@@ -75,7 +75,7 @@ def _optimum(params: Quantity, tokens: Quantity, flops: Quantity, fit: Fit) -> P
         "params": params,
         "tokens": tokens,
         "tokens_per_param": law.tokens_per_parameter(tokens, params),
-        "training_flops": counts.training_flops_rule(params, tokens),
+        "training_flops": textbook.training_flops_rule(params, tokens),
         "loss": law.parametric_loss(params, tokens, *fit.all),
     }
 
@@ -111,7 +111,7 @@ class Chinchilla(Fits, Compute, Question[Quantities]):
             params = law.chinchilla_params(self.flops, ratio)
         tokens = law.chinchilla_tokens(params, ratio) if self.tokens is None else self.tokens
         return Quantities.of(
-            "scaling-chinchilla/1", params=params, tokens=tokens, tokens_per_param=ratio, training_flops=counts.training_flops_rule(params, tokens),
+            "scaling-chinchilla/1", params=params, tokens=tokens, tokens_per_param=ratio, training_flops=textbook.training_flops_rule(params, tokens),
             fits={name: _optimum(self.params, self.tokens, self.flops, one) for name, one in chosen.items()},
             notes=[
                 "The rule of thumb is on top; each fit minimizes its own loss at C = 6 N D.",
@@ -129,7 +129,7 @@ class Loss(Fits, Question[Quantities]):
 
     def answer(self, lift: PlainLift = PLAIN) -> Quantities:
         params, tokens = self.params, self.tokens
-        flops, chosen = counts.training_flops_rule(params, tokens), fits(self.fit)
+        flops, chosen = textbook.training_flops_rule(params, tokens), fits(self.fit)
         return Quantities.of(
             "scaling-loss/1", params=params, tokens=tokens, tokens_per_param=law.tokens_per_parameter(tokens, params), training_flops=flops,
             fits={
@@ -213,8 +213,8 @@ def _lifetime_flops(params: Quantity, target: Quantity, served: Quantity, fit: F
             f"{limit:.4g}; take a larger model or a higher loss"
         )
     tokens = law.tokens_at_loss(params, target, *fit.all)
-    train = label(counts.training_flops_rule(params, tokens), "C_train")
-    serve = label(counts.forward_flops_rule(params, served), "C_inf")
+    train = label(textbook.training_flops_rule(params, tokens), "C_train")
+    serve = label(textbook.forward_flops_rule(params, served), "C_inf")
     return tokens, train, serve, law.lifetime_flops(train, serve)
 
 
@@ -246,7 +246,7 @@ class TrainingRun(Question[Quantities]):
         chip = None if self.hw is None else Chip(load_hardware(self.hw), lift)
         peak = chip.peak(self.dtype) if self.peak is None and chip is not None else self.peak
         price = chip.price if self.price is None and chip is not None else self.price
-        flops, per_token = (counts.training_flops_rule(self.params, tokens) for tokens in (self.tokens, 1))
+        flops, per_token = (textbook.training_flops_rule(self.params, tokens) for tokens in (self.tokens, 1))
         mfu, seconds = self.mfu, self.time
         devices = lift("n", 1.0, "1", "--devices") if self.devices is None else self.devices
         if self.solves_devices:
