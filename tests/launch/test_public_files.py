@@ -151,7 +151,41 @@ FULL = {"trainer": {"devices": 1, "num_nodes": 1, "precision": 32}, "model": {"t
         "megatron_amp_O2": False, "num_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "encoder_seq_length": 4096}}  # fmt: skip
 SWIFT = """CUDA_VISIBLE_DEVICES=0 swift rlhf --rlhf_type dpo --model /root/.cache/modelscope/models/google/gemma-9-1B-it --tuner_type lora --lora_rank 8
 """
+# AI-Hypercomputer/gpu-recipes, training/a4x-max/qwen3-235b-a22b/megatron-bridge-gke/.../launcher.sh: a document that is a script, behind torchrun
+PERFORMANCE = """worker=$(cat <<- EOM
+  nice -10 \\
+  python scripts/performance/custom_setup_experiment.py \\
+    --model_family_name qwen --model_recipe_name qwen3_235b_a22b --gpu gb300 --num_gpus 128 --gpus_per_node 4 --compute_dtype fp8_mx --seq_length 4096 \\
+    --global_batch_size 1024 -mb 2 -tp 1 -ep 64
+EOM
+)
+echo "$worker" > worker.sh
+torchrun --nproc-per-node="4" --nnodes="32" --no-python bash worker.sh
+"""
+# OpenGVLab/InternVL, internvl_chat/shell/internvl2.5/2nd_finetune: adapters of the language model, whose vision backbone is frozen
+INTERNVL = """torchrun --nproc_per_node=8 internvl/train/internvl_chat_finetune.py --model_name_or_path OpenGVLab/InternVL2_5-2B --freeze_llm True --freeze_mlp True --freeze_backbone True \\
+  --use_llm_lora 128 --bf16 True --per_device_train_batch_size 4 --gradient_accumulation_steps 16 --grad_checkpoint True
+"""
+# vllm-project/tpu-inference, .buildkite/kubernetes/manifests/v7x/single_prefill.yaml: two cores to a chip, for experts too
+CORES = """kind: Deployment
+spec:
+  template:
+    spec:
+      nodeSelector: {cloud.google.com/gke-tpu-topology: 2x2x1, cloud.google.com/gke-tpu-accelerator: tpu7x}
+      containers:
+        - command: [bash, -c, "vllm serve Qwen/Qwen3-30B-A3B --tensor-parallel-size=8 --enable-expert-parallel"]
+"""
+CHART = {"environment": {"SERVER_TYPE": "vLLM", "SERVER_ARGS": "", "MODEL_NAME": "Qwen/Qwen3-0.6B", "NUM_GPUS": "1"}}
 FILES = {
+    "performance.sh": (PERFORMANCE, {}, {"model": "qwen3-235b-a22b", "hw": "gb300", "n": 128, "ep": 64, "batch": "1024", "micro-batch": "2", "seq": "4096", "dtype": "fp8"}),
+    # GeodesicResearch/geodesic-megatron, scripts/training/launch_with_sbatch.sh: a recipe without a key
+    "alone.sh": ("torchrun --nproc_per_node=8 --nnodes=2 run_recipe.py --recipe llama32_1b_pretrain_config", {}, {"model": "llama3.2-1b", "n": 16}),
+    "internvl.sh": (INTERNVL, {}, {"recipe": "lora", "lora-rank": 128, "batch": 512, "recompute": "full"}),
+    # huggingface/optimum-neuron, notebooks/ec2/text-generation/scripts: a folder named after generation
+    "text.sh": ("torchrun --nproc_per_node 32 notebooks/text-generation/scripts/sft.py --model_id Qwen/Qwen3-8B --per_device_train_batch_size 1 --tensor_parallel_size 8",
+                {}, {"tp": 8, "n": 32, "dp": 4}),
+    "cores.yaml": (CORES, {}, {"tp": 4, "ep": 4, "n": 4}),
+    "values.yaml": (json.dumps(CHART), {}, {"model": "Qwen3-0.6B", "tp": 1, "n": 1}),
     "recipe.sh": (RECIPE, {}, {"model": "qwen3-30b-a3b", "n": 16, "tp": 2, "ep": 4, "dp": 8, "batch": 64, "micro-batch": 1, "seq": 4096, "recompute": "full", "zero": 1}),
     "probe.sh": (PROBE, {}, {"model": "Qwen3-8B", "tp": 2, "gpu-memory-utilization": "0.9"}),
     "tenth.sh": (TENTH, {}, {"model": "Qwen3-8B", "tp": 4, "batch": "32"}),
@@ -647,3 +681,11 @@ def test_faults_inside_a_launch_are_said_in_a_sentence(tmp_path):
     )
     with pytest.raises(UsageError, match=f"holds {read.MOST} or more launches that differ"):
         read.read(str(script))
+
+
+def test_a_config_is_found_above_the_script_that_names_it(tmp_path):
+    """As scripts of a folder are run from the top of their repository: OpenGVLab/InternVL's zero_stage1_config.json."""
+    (tmp_path / "shell" / "tuned").mkdir(parents=True)
+    (tmp_path / "zero.json").write_text('{"zero_optimization": {"stage": 1}, "bf16": {"enabled": true}}')
+    found, _ = options_of(f"{INTERNVL.rstrip()} --deepspeed zero.json", tmp_path / "shell" / "tuned")
+    assert (found["zero"], found["dtype"]) == (1, "bf16")

@@ -72,6 +72,26 @@ BRIDGE = """def llama32_1b_pretrain_config() -> ConfigContainer:
     cfg.train.micro_batch_size = 1
     return cfg
 """
+# NVIDIA-NeMo/Megatron-Bridge, examples/training_features/resiliency/straggler_detection/straggler_detection_example.py: sizes in constructors
+BUILT = """from megatron.bridge.models import AutoBridge
+def setup(model_id: str = "meta-llama/Llama-3.2-1B"):
+    model = AutoBridge.from_hf_pretrained(model_id).to_megatron_provider()
+    model.tensor_model_parallel_size = 1
+    model.seq_length = 512
+    return ConfigContainer(model=model, train=TrainingConfig(train_iters=9, micro_batch_size=4, global_batch_size=8))
+"""
+# dstackai/dstack, examples/single-node-training/qlora/train.py: fields of a dataclass are arguments, a model of one function is trained by another
+FIELDS = """from dataclasses import dataclass, field
+@dataclass
+class ScriptArguments:
+    model_name: str = field(default="NousResearch/Llama-2-7b-chat-hf", metadata={"help": "x"})
+    per_device: int = field(default=4)
+    lora_r: int = 64
+def model_of(args):
+    return AutoModelForCausalLM.from_pretrained(args.model_name, quantization_config=BitsAndBytesConfig(load_in_4bit=True)), LoraConfig(r=args.lora_r)
+def train(model, args):
+    SFTTrainer(model=model, args=TrainingArguments(per_device_train_batch_size=args.per_device, bf16=True))
+"""
 # karpathy/nanoGPT, config/train_gpt2.py and config/finetune_shakespeare.py
 NANO = "wandb_log = True\nbatch_size = 12\nblock_size = 1024\ngradient_accumulation_steps = 5 * 8\nmax_iters = 600000\nweight_decay = 1e-1\n"
 TUNED = "init_from = 'gpt2-xl'\nalways_save_checkpoint = False\nbatch_size = 1\ngradient_accumulation_steps = 32\nmax_iters = 20\n"
@@ -80,7 +100,7 @@ TUNED = "init_from = 'gpt2-xl'\nalways_save_checkpoint = False\nbatch_size = 1\n
 @pytest.mark.parametrize(
     "text, given, wanted",
     [
-        (MODAL, {}, {"model": "Qwen3-8B", "tp": 2, "engine": "vllm"}),
+        (MODAL, {}, {"model": "Qwen3-8B", "tp": 2, "hw": "h100-sxm", "engine": "vllm"}),
         (OFFLINE, {}, {"gpu-memory-utilization": None, "model": "Llama-3.1-8B-Instruct", "tp": 4, "dtype": "bf16", "batch": "64"}),
         (ENGINE, {}, {"model": "Qwen3-8B", "tp": 2, "engine": "sglang", "gpu-memory-utilization": "0.8"}),
         (SHELL, {}, {"model": "Qwen3-8B", "tp": 2, "engine": "trtllm", "batch": "32"}),
@@ -89,6 +109,8 @@ TUNED = "init_from = 'gpt2-xl'\nalways_save_checkpoint = False\nbatch_size = 1\n
                              "recompute": "full", "dtype": "bf16"}),
         (NEMO, {}, {"model": "llama3-8b", "tp": 4, "cp": 2, "dp": 2, "n": 16, "micro-batch": 1, "batch": 128, "seq": 8192}),
         (BRIDGE, {"n": 8}, {"model": "Llama-3.2-1B", "tp": 2, "batch": 512, "micro-batch": 1, "seq": 8192, "zero": 1}),
+        (BUILT, {"n": 2}, {"model": "Llama-3.2-1B", "tp": 1, "batch": 8, "micro-batch": 4, "seq": 512}),
+        (FIELDS, {"n": 2}, {"model": "Llama-2-7b-chat-hf", "micro-batch": 4, "batch": 8, "recipe": "qlora", "lora-rank": 64, "dtype": "bf16"}),
         (NANO, {"n": 8}, {"model": "gpt2", "batch": 480, "micro-batch": 12, "seq": 1024, "zero": 0, "dtype": "bf16"}),
         (TUNED, {"n": 1}, {"model": "gpt2-xl", "batch": 32, "micro-batch": 1, "seq": 1024}),
     ],

@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from rooflinecli.core.errors import RooflineError
 from rooflinecli.core.record import Json
 from rooflinecli.core.text import one_line
 from rooflinecli.importers.launch.shell_expansion import readable, unknowns
 from rooflinecli.importers.source import Options, Tree
+from rooflinecli.specs.name_lookup import find
 
 _FLAG = re.compile(r"-{1,2}[A-Za-z][\w.:-]*(=.*)?", re.DOTALL)
 # parts of names that bear on the cost: a pattern of flags/*.yaml hides such a flag only where it spells the part out
@@ -144,6 +146,15 @@ class Launch:
             self.missing[option] = f"{flag} {one_line(readable(text))} is known only where it runs"
         else:
             self.options[option] = written
+
+    def on_chip(self, written: str) -> None:
+        """Set the chip that the job or the pod asks for, where it is one of those known here."""
+        name = re.sub(r"^(gpu|google)-|-\d+(x\d+)+$|[-_](podslice|slice|device|mega|accelerator)\b", "", written)
+        try:
+            self.options.setdefault("hw", find("hardware", name).stem)
+        except RooflineError:
+            asked = f"it asks for the accelerator {one_line(written)}"
+            self.notes.append(f"{asked}, which is not known here; --hw names the chip")
 
     def refuse(self, option: str, why: str) -> None:
         """Mark an option whose value is not supported; it must be given on the command line."""

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from rooflinecli.core import files
-from rooflinecli.core.errors import DataError, RooflineError
+from rooflinecli.core.errors import DataError
 from rooflinecli.core.text import one_line
 from rooflinecli.importers.launch import containers, python_files, serving_common, training_common, unit_files
 from rooflinecli.importers.launch.launch import (
@@ -35,7 +35,7 @@ from rooflinecli.importers.launch.launch import (
 from rooflinecli.importers.launch.shell_evaluator import SCRIPT, ShellEvaluator
 from rooflinecli.importers.launch.shell_expansion import Value, readable, unknowns
 from rooflinecli.importers.source import Options, Tree, parse, read_text
-from rooflinecli.specs.name_lookup import find, registered_only
+from rooflinecli.specs.name_lookup import registered_only
 from rooflinecli.specs.registry import kinds, load
 
 TOOLS = "importers/launch/tools"
@@ -47,7 +47,7 @@ COMMAND = "the command"  # the name of one in quotes
 _SUFFIXES = frozenset(".toml .json .yaml .yml .md .rst .sh .bash .slurm .sbatch .py".split())
 _LAUNCHER = re.compile(r"\b(python3?|torchrun|deepspeed|vllm|trtllm-\w+|sglang|llama-server|accelerate)\b")
 # scripts that train nothing
-_EVALUATION = re.compile(r"(?:.*[/_-])?(?:eval|evaluat|infer|generat|convert|embed)\w*(?:/.*)?\.py")
+_EVALUATION = re.compile(r"(?:.*/)?(?:[\w.]*[_-])?(?:eval|infer|generat|convert|embed)\w*(?:/[^/]*)?\.py")
 _TRAINER = re.compile(r"train|torchrun|accelerate|deepspeed|run_(?:sft|dpo|grpo|rm)|finetun")
 _CONFIG = re.compile(r"config|recipe|deepspeed|\bds_|zero\d")  # in the flag or name of a JSON that is one
 # flags of a server that is one of several pods of the same engine
@@ -80,7 +80,7 @@ class Source:
             return None
         # a script of a repository is run from above its own folder
         parts = written.strip("./").split("/") if written[:1] != "/" else [base]
-        tails = ["/".join(parts[i:]) for i in range(len(parts) - 1)]
+        tails = ["/".join(parts[i:]) for i in range(max(len(parts) - 1, written[:1] != "/"))]
         above = [folder / tail for tail in tails for folder in self.folder.resolve().parents[:4]]
         for path in (self.folder / written, *above, self.folder / base):
             if path.is_file() and path.stat().st_size < LARGEST:
@@ -133,12 +133,14 @@ def launches(source: Source) -> Iterator[Launch]:
 def _python(source: Source) -> Iterator[Launch]:
     """What the calls and assignments of a Python file start."""
     for one in python_files.started(source.text, source.name):
+        kind, _, count = one.chip.partition(":")
+        job = containers.Container([], chip=kind.rstrip("!"), gpus=int(count) if count.isdigit() else None)
         if one.config:
             yield from _config(one.config, replace(source, name=f"{source.name}:{one.line}"))
         elif one.script or one.words[:1] in (["bash"], ["sh"]):
-            yield from _script(one.script or shlex.join(one.words), source, {}, one.line - 1)
+            yield from _script(one.script or shlex.join(one.words), source, {}, one.line - 1, job)
         else:
-            yield from _of_words(one.words, source, one.line)
+            yield from _of_words(one.words, source, one.line, job)
 
 
 def _suffix_of(text: str) -> str:
@@ -289,7 +291,8 @@ def _in_container(launch: Launch, process: containers.Container) -> None:
     """Apply the copies and devices of the enclosing objects to a server."""
     ranks, tp, chips, cores = launch.options["n"], launch.options.get("tp"), process.devices, process.cores
     if cores > 1 and chips and ranks == chips * cores and isinstance(tp, int) and tp % cores == 0:
-        launch.options |= {"tp": tp // cores, "n": chips}
+        ep = int(launch.options.get("ep", 1))
+        launch.options |= {"tp": tp // cores, "n": chips, "ep": ep // cores if ep % cores == 0 else ep}
         note = f"{ranks} ranks on {chips} chips of {cores} cores: a device here is a chip"
         launch.notes.append(f"{note}, so tp {tp} is tp {tp // cores}")
     if process.copies > 1 and (process.nodes > 1 or not launch.part):
@@ -374,7 +377,7 @@ def _of_words(
         config = next(iter(containers.documents(text, f"{where}: {readable(file)}")), None) if text else None
         tool.read(rest, launch, *([config] if isinstance(config, Mapping) else []))
         if job is not None and job.chip:
-            _on_chip(launch, job.chip)
+            launch.on_chip(job.chip)
         ranks = launch.options.get("n")
         if not tool.TRAINS and isinstance(ranks, int) and launch.devices and launch.cores == 1:
             several = launch.part or launch.options.get("pp", 1) != 1  # nodes, each with these devices
@@ -437,16 +440,6 @@ def _started_by(launcher: Launch, launch: Launch) -> Launch:
     launch.unmodelled += launcher.unmodelled
     launch.framework = launcher.framework or launch.framework
     return launch
-
-
-def _on_chip(launch: Launch, written: str) -> None:
-    """Set the chip that the job or the pod asks for, where it is one of those known here."""
-    name = re.sub(r"^(gpu|google)-|-\d+(x\d+)+$|[-_](podslice|slice|device|mega|accelerator)\b", "", written)
-    try:
-        launch.options.setdefault("hw", find("hardware", name).stem)
-    except RooflineError:
-        asked = f"it asks for the accelerator {one_line(written)}"
-        launch.notes.append(f"{asked}, which is not known here; --hw names the chip")
 
 
 def _shown_path(path: str) -> str:

@@ -35,6 +35,7 @@ class Started(NamedTuple):
     words: list[str] = []
     script: str = ""
     config: Options = {}
+    chip: str = ""  # that its function asks for, as KIND:COUNT
 
 
 def started(text: str, name: str) -> list[Started]:
@@ -49,6 +50,8 @@ def started(text: str, name: str) -> list[Started]:
         for node in ast.walk(tree):  # its own arguments, wherever they are read
             if isinstance(node, ast.Call) and _dotted(node.func).endswith(".add_argument"):
                 reader.declared(node)
+            elif isinstance(node, ast.ClassDef):
+                reader.fields(node)
         reader.follow(tree.body, reader.values)
         reader.close(reader.values, 1)
     except RecursionError:
@@ -63,6 +66,8 @@ class _Reader:
         self.arguments: Json = {}  # of its command line -> default
         self.found: list[Started] = []
         self.trained: Json = {}  # keys of a trainer
+        self.sized: Json = {}  # sizes of a plan that constructors are given
+        self.chip = ""
         self.depth = 0
 
     def declared(self, node: ast.Call) -> None:
@@ -72,6 +77,16 @@ class _Reader:
         for flag in flags[:1]:
             default = named.get("default", False if named.get("action") == "store_true" else unknown(flag))
             self.arguments[str(named.get("dest", flag.lstrip("-").replace("-", "_")))] = default
+
+    def fields(self, node: ast.ClassDef) -> None:
+        """Fields of a dataclass, which are arguments too where a parser is made of it."""
+        for one in node.body:
+            if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and one.value is not None:
+                made: ast.expr | None = one.value
+                if isinstance(made, ast.Call) and _dotted(made.func).endswith("field"):
+                    made = next((keyword.value for keyword in made.keywords if keyword.arg == "default"), None)
+                if made is not None and not unknowns(str(value := self.value(made, {}))):
+                    self.arguments.setdefault(one.target.id, value)
 
     def follow(self, body: list[ast.stmt], scope: Json) -> None:
         """The statements in order; a function is read with the defaults of its parameters, branches side by side."""
@@ -117,10 +132,8 @@ class _Reader:
             *zip((one.arg for one in node.args.kwonlyargs), node.args.kw_defaults, strict=True),
         ]
         inner |= {one: self.value(default, scope) for one, default in given if default is not None}
-        outer, self.trained = self.trained, {}
         self.follow(node.body, inner)
         self.close({key: value for key, value in inner.items() if key not in scope}, node.lineno)
-        self.trained = outer | self.trained  # a model that one function loads is trained by another
 
     def _assigned(self, node: ast.Assign | ast.AnnAssign | ast.AugAssign, value: Any, scope: Json) -> None:
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
@@ -199,6 +212,7 @@ class _Reader:
         for one in node.keywords:
             made = self.value(one.value, scope)
             named |= {one.arg: made} if one.arg else made if isinstance(made, dict) else {"**": made}
+        self.chip = str(named["gpu"]) if isinstance(named.get("gpu"), str) else self.chip
         if isinstance(node.func, ast.Attribute):
             on = self.value(node.func.value, scope)
             if node.func.attr in ("append", "extend") and isinstance(on, list) and given:
@@ -217,7 +231,7 @@ class _Reader:
             parts = [given] if last.startswith("create_subprocess_exec") else given
             words = next((one for one in parts if isinstance(one, list)), [])
             text = "" if words else next((one for one in parts if isinstance(one, str)), "")
-            self.found += [Started(node.lineno, [*map(str, words)], text)] if words or text else []
+            self.found += [Started(node.lineno, [*map(str, words)], text, {}, self.chip)] if words or text else []
         else:
             self._made(name, package, given, named, node.lineno)
         return {"recipe": name, **named} if _RECIPE.search(name) else unknown(ast.unparse(node)[:60])
@@ -225,13 +239,17 @@ class _Reader:
     def _made(self, name: str, package: str, given: list[Any], named: Json, line: int) -> None:
         """An engine, or a part of what a trainer is told."""
         last, engine = name.rpartition(".")[2], _TABLE["engines"].get(package)
+        self.sized |= (
+            {k: v for k, v in named.items() if _SIZES.fullmatch(k) or k == "seq_length"} if last[:1].isupper() else {}
+        )
         keys = next((keys for pattern, keys in _TABLE["trainers"].items() if re.fullmatch(pattern, last)), None)
         checkpoint = [*given, *(named[key] for key in _NAMES["models"].split() if key in named)][:1]
         if engine and last in engine["names"].split():
             flags = {engine.get("flags", {}).get(k, k).replace("_", "-"): v for k, v in named.items() if k != "**"}
             first = {"model-path" if package == "sglang" else "model": one for one in given[:1]}
             spread = [named["**"]] if "**" in named else []
-            self.found.append(Started(line, [*engine["command"].split(), *as_flags(first | flags), *spread]))
+            words = [*engine["command"].split(), *as_flags(first | flags), *spread]
+            self.found.append(Started(line, words, chip=self.chip))
         elif keys is not None:
             self.trained |= named | keys
         elif last == "LoraConfig" or (last == "get_peft_model" and "r" in named):
@@ -243,8 +261,10 @@ class _Reader:
             self.trained |= {"hf_path": checkpoint[0]} if checkpoint else {}
         elif (last == "from_pretrained" and _MODEL.search(name)) or (last.endswith("Trainer") and "model" in named):
             kept = {key: named[key] for key in _NAMES["loaded"].split() if named.get(key) is not None}
-            named_one = {"model_name_or_path": checkpoint[0]} if checkpoint and isinstance(checkpoint[0], str) else {}
-            self.trained = kept | named_one | self.trained
+            self.trained = kept | self.trained
+            before = str(self.trained.get("model_name_or_path", unknown("")))
+            if unknowns(before) and checkpoint and isinstance(checkpoint[0], str):  # the first that is known
+                self.trained["model_name_or_path"] = checkpoint[0]
 
     def close(self, scope: Json, line: int) -> None:
         """What the assignments and constructors of a scope make together."""
@@ -254,7 +274,8 @@ class _Reader:
         plain = {k: v for k, v in scope.items() if "." not in k and isinstance(v, (str, int, float))}
         if "recipe" in keys or any(_SIZES.fullmatch(key.rpartition(".")[2]) for key in keys):
             hub = {key: value for key, value in self.trained.items() if key == "hf_path"}
-            self.found.append(Started(line, config=overridden({}, keys | hub)))
+            self.found.append(Started(line, config=overridden({}, self.sized | keys | hub)))
+            self.sized, self.trained = {}, {}
         elif "per_device_train_batch_size" in self.trained:
             unnamed = {"model_name_or_path": unknown("from_pretrained(...)")}
             self.found.append(Started(line, config=unnamed | self.trained))

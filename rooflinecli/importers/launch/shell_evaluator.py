@@ -247,7 +247,7 @@ class ShellEvaluator:
         """Follow a script that is here and that a command starts; it sees what is exported to it, and the job around it."""
         words = command.words
         at = next((i for i, word in enumerate(words) if SCRIPT.search(word)), -1)
-        starts = at == 0 or (at > 0 and words[0].rpartition("/")[2] in _STARTERS)
+        starts = at == 0 or (at > 0 and {words[0].rpartition("/")[2], words[at - 1]} & {*_STARTERS})
         if not starts or len(self.called) > 3 or words[at] in self.called:
             return False
         text = self.script.files.get(words[at].rpartition("/")[2]) or self.open_file(words[at])

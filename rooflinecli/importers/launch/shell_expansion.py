@@ -15,6 +15,7 @@ _SPACES = re.compile(r"\s+")
 UNKNOWN = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
 _NAME = re.compile(r"[A-Za-z_]\w*|[0-9@*#?!$-]")
 _BRACED = re.compile(r"(#?)([A-Za-z_]\w*|\d+|[@*])(\[(?:[^\]]*)\])?(.*)", re.DOTALL)
+_DOCUMENT = re.compile(r"cat\s*<<-?\s*(['\"\\]?)(\w+)['\"]?[ \t]*\n(.*?)\n\s*\2\s*", re.DOTALL)  # $(cat <<EOF ...)
 _BINARY: dict[type[ast.AST], Callable[[int, int], int]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
     ast.Div: lambda a, b: int(a / b), ast.Mod: lambda a, b: a - int(a / b) * b,
@@ -197,6 +198,9 @@ class ShellExpander:
             inner = raw[2 if raw[0] == "$" else 1 : -1].strip()
             if inner.startswith("echo ") and not re.search(r"[|;&<>]", inner):
                 return self.text(inner[5:].strip())
+            if document := _DOCUMENT.fullmatch(inner):
+                text = re.sub(r"^\t+", "", document[3], flags=re.MULTILINE)
+                return text if document[1] else self.text(text.replace('"', '\\"'))
             self._run(inner)
             return "." if inner == "pwd" else unknown(" ".join(raw.split())[:60])
         return self._named(raw[1:])

@@ -38,11 +38,20 @@ _ASIDE = tuple(
     "grpo dpo sft rm loss_fn checkpointing data env logger distillation value teacher exp_manager defaults".split()
 )
 FILES = ("config-file",)
+# of Megatron Bridge's scripts/performance
+_SHORT = {"-mr": "model-recipe-name", "-m": "model-family-name", "-ng": "num-gpus", "-gn": "gpus-per-node", "-g": "gpu", "-c": "compute-dtype", "-gb": "global-batch-size",
+          "-mb": "micro-batch-size", "-sl": "seq-length", "-tp": "tensor-model-parallel-size", "-pp": "pipeline-model-parallel-size", "-cp": "context-parallel-size",
+          "-vp": "virtual-pipeline-model-parallel-size", "-ep": "expert-model-parallel-size", "-et": "expert-tensor-parallel-size"}  # fmt: skip
 FLAGS = flags("nemo")
 
 
 def starts(words: list[str]) -> list[str] | None:
-    """A script of NeMo or Megatron Bridge that is given keys over those of its config or recipe."""
+    """A script of NeMo or Megatron Bridge that is given keys over those of its config or recipe, or flags of its performance scripts."""
+    flags = {word.partition("=")[0] for word in words}
+    if {"--recipe", "--model_recipe_name"} & flags and any(
+        re.search(r"recipe\.py$|performance/\w+\.py$", w) for w in words
+    ):
+        return words
     given = assigned_keys(words)
     known = {*_SIZES.values(), "global_batch_size", "micro_batch_size"} & {key.rpartition(".")[2] for key in given}
     tables = {"model", "train"} & {key.partition(".")[0] for key in given}
@@ -88,6 +97,7 @@ def read(given: Tree | list[str], launch: Launch, config: Tree | None = None) ->
     )
     if bridge:
         args.given.setdefault("use_distributed_optimizer", [True])  # as its recipes have it
+    args.pop("recipe")
     per_node = args.whole(launch, "devices", "gpus_per_node", "num_gpus_per_node", "nproc_per_node")
     nodes = args.whole(launch, "num_nodes", "nodes", default=1 if bridge else None)
     sizes = {axis: args.whole(launch, name) for axis, name in _SIZES.items()}
@@ -138,16 +148,24 @@ def read(given: Tree | list[str], launch: Launch, config: Tree | None = None) ->
 
 def _of_command(given: list[str], launch: Launch, config: Tree | None) -> Options:
     """The config of a command that sets keys of one, or of a recipe."""
-    words = LaunchArguments.of_words(given, many=())
-    launch.devices = training_common.processes(words) or launch.devices
+    at = next(i for i, word in enumerate(given, 1) if word.endswith(".py"))  # before it are the flags of its runner
+    words, runner = LaunchArguments.of_words(given[at:], short=_SHORT, many=()), LaunchArguments.of_words(given[:at])
+    launch.devices = words.count("num-gpus") or training_common.processes(runner) or launch.devices
     recipe, file = words.pop("recipe"), words.pop("config-name")
+    if words.has("model-recipe-name"):
+        if chip := words.pop("gpu"):
+            launch.on_chip(str(chip))
+        task, dtype = words.pop("task", default="pretrain"), str(words.pop("compute-dtype", default=""))
+        recipe = f"{words.pop('model-recipe-name')}_{task}"
+        words.pop("gpus-per-node", "model-family-name")
+        kept = {name.replace("-", "_"): value for name, (_, *values) in words.unread().items() for value in values[:1]}
+        return {"recipe": recipe, "train": {}, "fp8": dtype if dtype.startswith("fp8") else None, **kept}
     text = launch.open_file(f"{words.pop('config-path', default='.')}/{str(file).removesuffix('.yaml')}.yaml")
     config = config or (yaml.safe_load(text) if text else None) or {}
     if not config and not recipe:
         launch.notes.append("what its own config sets is not read")
-    found: Options = interpolated(
-        overridden({**config, **({"recipe": recipe} if recipe else {})}, assigned_keys(given))
-    )
+    base = {"train": {}, **config, "recipe": recipe} if recipe else config
+    found: Options = interpolated(overridden(base, assigned_keys(given)))
     return found
 
 
