@@ -55,13 +55,13 @@ def test_branches_nobody_can_decide_are_all_followed_and_said():
 
 def test_a_file_that_the_script_would_write_is_read():
     script = ShellEvaluator().read('S=2\ncat <<EOF > conf/ds.json\n{"stage": $S, "name": "x"}\nEOF\nrun')
-    assert script.files == {"ds.json": '{"stage": 2, "name": "x"}'}
+    assert script.files == {"ds.json": '{"stage": 2, "name": "x"}\n'}
     assert [c.words[0] for c in script.commands] == ["cat", "run"]
 
 
 def test_tabs_before_a_here_document_are_taken_off():
     script = ShellEvaluator().read("cat > c.yaml <<-EOF\n\ta:\n\t  b: 1\n\tEOF\nrun")
-    assert script.files == {"c.yaml": "a:\n  b: 1"}
+    assert script.files == {"c.yaml": "a:\n  b: 1\n"}
     assert [(c.words[0], c.line) for c in script.commands] == [("cat", 1), ("run", 5)]
 
 

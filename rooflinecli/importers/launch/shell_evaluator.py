@@ -356,7 +356,7 @@ class ShellEvaluator:
         if target is not None and text is not None:
             name = self.shell.text(_raw(target)).rpartition("/")[2]
             before = self.script.files.get(name, "") if any(r.children[0].type == ">>" for r in files) else ""
-            self.script.files[name] = before + text
+            self.script.files[name] = before + text.removesuffix("\n") + "\n"
 
     def _document(self, redirects: list[Node]) -> str | None:
         """The text of a here-document or a here-string; None where there is none."""
@@ -371,7 +371,7 @@ class ShellEvaluator:
         if document.children[0].type == "<<-":
             text = re.sub(r"^\t+", "", text, flags=re.MULTILINE)
         if mark[:1] not in tuple("'\"\\"):
-            text = self.shell.text(text.replace('"', '\\"'))
+            text = self.shell.document(text)
         return text
 
     def _if(self, node: Node) -> None:

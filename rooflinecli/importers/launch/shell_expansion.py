@@ -153,23 +153,27 @@ class ShellExpander:
 
     def text(self, raw: str) -> str:
         """A word as one text, as in an assignment."""
-        return "".join(" ".join(t) if isinstance(t, list) else t for t, _ in self._pieces(raw))
+        return _text(self._pieces(raw))
 
-    def _pieces(self, raw: str, quoted: bool = False) -> list[tuple[Value, bool]]:
+    def document(self, raw: str) -> str:
+        """The text of a here-document, in which quotes are characters like any other."""
+        return _text(self._pieces(raw, True, "\\$`"))
+
+    def _pieces(self, raw: str, quoted: bool = False, escaped: str = '"\\$`') -> list[tuple[Value, bool]]:
         found: list[tuple[Value, bool]] = []
         plain, i = "", 0
         while i < len(raw):
             c = raw[i]
             if c == "\\":
                 if raw[i + 1 : i + 2] != "\n":
-                    plain += raw[i + 1 : i + 2] if not quoted or raw[i + 1 : i + 2] in '"\\$`' else raw[i : i + 2]
+                    plain += raw[i + 1 : i + 2] if not quoted or raw[i + 1 : i + 2] in escaped else raw[i : i + 2]
                 i += 2
                 continue
             if c == _OPEN:
                 end = raw.find(_CLOSE, i) + 1 or len(raw)
                 plain, i = plain + raw[i:end], end
                 continue
-            if c not in "'\"`$" or (c == "'" and quoted):
+            if c not in "'\"`$" or (c in "'\"" and quoted):
                 plain, i = plain + c, i + 1
                 continue
             named = _NAME.match(raw, i + 1) if c == "$" else None
@@ -277,6 +281,10 @@ def _evaluated(node: ast.AST) -> int:
     if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
         return _BINARY[type(node.op)](_evaluated(node.left), _evaluated(node.right))
     raise ValueError("not arithmetic")
+
+
+def _text(pieces: list[tuple[Value, bool]]) -> str:
+    return "".join(" ".join(text) if isinstance(text, list) else text for text, _ in pieces)
 
 
 def echoed(words: list[str]) -> str:
