@@ -53,4 +53,4 @@ def _weights(op: Op, imbalance: Number | None) -> Number:
 def _like(op: Op, suffix: str, flops: Number, moved: Number, quantized: Number) -> Op:
     """A kernel of the same class and sizes."""
     costs = {"flops": flops, "bytes": moved, "quantized": quantized}
-    return op._replace(name=f"{op.name}.{suffix}", **costs, gradient=None, routed=None, sharing=1, backward=True)
+    return op._replace(name=f"{op.name}.{suffix}", **costs, backward=True)

@@ -74,6 +74,6 @@ def experts_op(
     moved = f.expert_token_bytes(fair, shape.top_k, shape.d_model, stored.read, stored.written)
     return Op(
         name=name, kind="routed_experts", dtype=stored.compute, flops=f.expert_flops(fair, *sizes), bytes=fewest + moved,
-        k=shape.d_model, n=shape.width, ramp=active / rows, variant=stored.variant,
+        k=shape.d_model, n=shape.width, variant=stored.variant,
         routed=ExpertWorkload(rows=rows, slots=slots, active=active, held=held, flops=f.expert_flops(rows, *sizes), weights=f.expert_weight_bytes(active, *sizes, stored.weight), least=fewest),
     )  # fmt: skip

@@ -181,6 +181,48 @@ def test_a_layer_is_full_by_either_name():
     assert windows_of({"model_type": "qwen2", **shapes}) == [None, 128, None]
 
 
+W = 64
+
+
+@pytest.mark.parametrize(
+    ("config", "windows"),
+    [
+        # transformers: full below max_window_layers, a window from that layer on; none without use_sliding_window
+        ({"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 3}, [None, None, None, W, W, W]),
+        ({"model_type": "qwen3", "use_sliding_window": True, "max_window_layers": 1}, [None, W, W, W, W, W]),
+        ({"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 0}, [W] * 6),
+        ({"model_type": "qwen2", "use_sliding_window": False, "max_window_layers": 3}, [None] * 6),
+        ({"model_type": "qwen2"}, [None] * 6),
+        # every second layer, and of those only the ones below max_window_layers
+        (
+            {"model_type": "qwen2_moe", "use_sliding_window": True, "max_window_layers": 4},
+            [W, None, W, None, None, None],
+        ),
+        ({"model_type": "mistral"}, [W] * 6),
+        ({"model_type": "mistral", "sliding_window": None}, [None] * 6),
+        ({"model_type": "gemma2"}, [W, None, W, None, W, None]),
+        ({"model_type": "gpt_oss"}, [W, None, W, None, W, None]),
+        ({"model_type": "olmo3"}, [W, W, W, None, W, W]),
+        ({"model_type": "cohere2"}, [W, W, W, None, W, W]),
+        ({"model_type": "cohere2", "sliding_window_pattern": 2}, [W, None, W, None, W, None]),
+        (
+            {
+                "model_type": "dots1",
+                "n_routed_experts": 8,
+                "num_experts_per_tok": 2,
+                "n_shared_experts": 1,
+                "max_window_layers": 4,
+            },
+            [None, None, None, None, W, W],
+        ),
+        ({"model_type": "dots1", "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1}, [None] * 6),
+    ],
+    ids=str,
+)
+def test_which_layers_see_a_window(config, windows):
+    assert windows_of({"num_hidden_layers": 6, "sliding_window": W, **config}) == windows
+
+
 def test_windows_that_files_write_another_way():
     """MiMo-V2 on the Hub counts the tokens before the query; Gemma 3 both ways sees half of its window on each side, and the token itself."""
     mimo = {

@@ -217,7 +217,7 @@ def containers(document: object, around: Container | None = None) -> Iterator[Co
     ):
         named = {"args": given}  # flags that a server reads from its environment
     if named and not any(isinstance(v, Mapping) for v in named.values()):
-        yield _container(document, named, environment, around)
+        yield _container(document, named, around)
     for key, value in document.items():
         if key == "commands" and isinstance(value, list):  # of dstack
             value = "\n".join([*map(str, value), ""])
@@ -346,11 +346,11 @@ def xpk(words: list[str]) -> Container | None:
     return Container([], chips=count * int(slices if slices.isdigit() else 1), cores=cores)
 
 
-def _container(document: Tree, named: Tree, environment: dict[str, str], around: Container) -> Container:
+def _container(document: Tree, named: Tree, around: Container) -> Container:
     """The process of a container, $(NAME) filled from its environment as Kubernetes does."""
 
     def filled(text: object) -> str:
-        return _FROM_ENVIRONMENT.sub(lambda match: environment.get(match[1], unknown(match[0])), str(text))
+        return _FROM_ENVIRONMENT.sub(lambda match: around.environment.get(match[1], unknown(match[0])), str(text))
 
     values = list(named.values())
     scripts = [filled(value) for value in values if isinstance(value, str)]
@@ -368,7 +368,7 @@ def _container(document: Tree, named: Tree, environment: dict[str, str], around:
         image = ["vllm"]
     mounts = [one.split(":") for one in _items(document, "volumes") if isinstance(one, str) and ":" in one]
     words, scripts = mounted(words, mounts), mounted(scripts, mounts)
-    found = replace(around, environment=environment, gpus=_gpus(document) or around.gpus)
+    found = replace(around, gpus=_gpus(document) or around.gpus)
     shell = len(words) > 2 and words[0].rpartition("/")[2] in ("bash", "sh") and re.fullmatch(r"-\w*c\w*", words[1])
     if shell and ("$@" in words[2] or "$*" in words[2]):  # sh -c SCRIPT NAME ARGUMENTS
         return replace(found, script=words[2], arguments=words[4:])

@@ -562,9 +562,9 @@ def _branches(node: Node) -> Iterator[tuple[list[Node] | None, list[Node]]]:
     for clause in (node, *(c for c in node.children if c.type in ("elif_clause", "else_clause"))):
         if clause.type == "else_clause":
             yield None, _after(clause, "else")
-            continue
-        then = next((i for i, c in enumerate(clause.children) if c.type == "then"), len(clause.children))
-        yield [c for c in clause.children[1:then] if c.is_named], _after(clause, "then")
+        else:
+            then = next((i for i, c in enumerate(clause.children) if c.type == "then"), len(clause.children))
+            yield [c for c in clause.children[1:then] if c.is_named], _after(clause, "then")
 
 
 # the header of a batch job: #SBATCH lines

@@ -40,7 +40,7 @@ def _registered(words: list[str], launch: Launch) -> Options:
     args = LaunchArguments.of_words(words, many=())
     launch.devices = training_common.processes(args) or launch.devices
     name = re.sub(r"^graph_trainer_", "", str(args.pop("config")))
-    kind = max((key for key in table("torchtitan_configs.yaml") if name.startswith(key)), key=len, default="")
+    kind = next((key for key in table("torchtitan_configs.yaml") if name.startswith(key)), "")
     job: Options = {}
     if row := table("torchtitan_configs.yaml").get(kind):
         family, flavor = row["model"].split()
@@ -56,8 +56,8 @@ def _registered(words: list[str], launch: Launch) -> Options:
         launch.refuse(
             "model", f"--config {name} is a function of {args.first('module')}, whose sizes are not known here"
         )
-    if job and (more := name.removeprefix(kind)):
-        launch.notes.append(f"--config {name} is taken as {kind}; what {more.strip('_')} changes in it is not read")
+    if job and (more := name.removeprefix(kind).removeprefix("_float8").strip("_")):
+        launch.notes.append(f"--config {name} is taken as {kind}; what {more} changes in it is not read")
     over = {key.replace("-", "_"): values[0] if values else True for key, values in args.given.items() if "." in key}
     return job | over
 
