@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rooflinecli.core import num
 from rooflinecli.core.derivation import formula
 from rooflinecli.core.num import Number
+from rooflinecli.core.snapshots import keep, kept
 
 if TYPE_CHECKING:
 
@@ -21,10 +22,13 @@ def formula_table(file: str, module: str, known: Mapping[str, Any] | None = None
 
     A row's `is` may call other rows, `num` and what is `known`. `works`: name of a group of rows -> the work that they cite, before `source`.
     """
-    import yaml
-
     path = Path(file).with_suffix(".yaml")
-    groups = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    groups = kept(path, "formulas", 0)
+    if groups is None:
+        import yaml
+
+        groups = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        keep(path, "formulas", 0, [str(path)], groups)
     works, made, names = groups.pop("works"), dict[str, Callable[..., Number]](), dict(known or {}, num=num)
     for group, rows in groups.items():
         for name, row in rows.items():

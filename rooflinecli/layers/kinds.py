@@ -24,7 +24,6 @@ from typing import Any
 from rooflinecli.core.expressions import NOTHING, Scope, compiled
 from rooflinecli.core.num import INF
 from rooflinecli.core.record import Json
-from rooflinecli.formulas import recurrence
 from rooflinecli.ledger.ledger import Axes, Block, Row, matmul, norm
 from rooflinecli.ledger.mixer import Mixer
 from rooflinecli.specs.model import ComponentSpec, ModelSpec
@@ -33,7 +32,6 @@ from rooflinecli.specs.snapshots import packaged, table
 _HERE = Path(__file__).parent
 _DERIVED = NOTHING | {"ep_within_tp": None}  # of derived sizes, where a layout sets no `ep_within_tp`
 _RULES = ("scan_flops", "step_flops", "moved_values")  # of mixers: they follow from sizes, by formulas/recurrence.py
-_FORMULAS = vars(recurrence) | NOTHING
 _TENSORS = ("cached", "channels", "shifts")  # fields of mixers that are lists of tensors
 Names = Mapping[str, str]
 
@@ -135,12 +133,19 @@ def _rows(folder: str, entries: list[Json], scope: Scope, renamed: Names, prefix
             )  # fmt: skip
 
 
+@cache
+def _recurrence() -> dict[str, Any]:
+    from rooflinecli.formulas import recurrence
+
+    return vars(recurrence) | NOTHING
+
+
 def _mixer(given: Json, scope: Scope, renamed: Names) -> Mixer:
     module, name = given["is"].split(".")
     fields = {key: scope.worked(written) for key, written in given.items() if key != "is"}
     for key, value in fields.items():
         if key in _RULES:
-            fields[key] = partial(eval, compiled(_renamed(value, renamed)), _FORMULAS)
+            fields[key] = partial(eval, compiled(_renamed(value, renamed)), _recurrence())
         elif isinstance(value, str):
             fields[key] = _tensors(value, renamed) if key in _TENSORS else renamed.get(value, value)
     mixer: Mixer = getattr(import_module(f"rooflinecli.layers.{module}"), name)(**fields)

@@ -19,11 +19,11 @@ from typing import NamedTuple, TypeVar
 
 from rooflinecli.core.errors import DataError, UsageError, unknown
 from rooflinecli.core.files import missing_reason
+from rooflinecli.core.snapshots import SETTLED
 from rooflinecli.core.text import one_line
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _YAML = ".yaml"
-SETTLED = 2e9  # nanoseconds since a folder changed; the coarsest clock of a file system in use ticks every two seconds
 WHAT = {"hardware": "chip", "models": "model"}
 T = TypeVar("T")
 registered_only: ContextVar[bool] = ContextVar("registered_only", default=False)

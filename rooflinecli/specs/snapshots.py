@@ -1,33 +1,25 @@
 """Packaged YAML files as they were last read and validated, so that a start needs neither a parser nor a validator.
 
-A snapshot stands in the user's cache folder: plain data in Python's marshal format behind a checksum. It counts only while the file,
-all that it extends and the modules that read them have the size and the time of change that they had; whatever else is wrong
-with it, or with the folder, the YAML is read. Files of a user's own always are. ROOFLINE_CACHE names another folder; 0 means none.
+A snapshot (core/snapshots.py) counts only while the modules that read specs are as they were. Files of a user's own are read each time.
 """
 
 from __future__ import annotations
 
-import contextlib
-import marshal
 import os
-import sys
-import time
 import zlib
 from collections.abc import Callable
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rooflinecli.core.errors import UsageError
-from rooflinecli.core.files import replacing
 from rooflinecli.core.record import Json
+from rooflinecli.core.snapshots import keep, kept, stamp
 from rooflinecli.core.text import plural
 from rooflinecli.specs.document import Document, Unread
 from rooflinecli.specs.figure import FileSpec, Spec
-from rooflinecli.specs.name_lookup import SETTLED, shipped
+from rooflinecli.specs.name_lookup import shipped
 
 S = TypeVar("S", bound=FileSpec)
-Stamp = tuple[str, int, int]  # a file, when it changed, and its size
 _SPECS = str(Path(__file__).resolve().parent)
 _PACKAGE = os.path.dirname(_SPECS)
 PUBLISHED = Path(_PACKAGE) / "published_runs"
@@ -114,47 +106,22 @@ _SCALARS = frozenset((str, float, int, bool, type(None)))
 
 
 def _cached(path: Path, kind: str) -> Any:
-    """What was kept of a file, None where nothing was or it no longer counts."""
-    place = _cache_path(path, kind)
-    if place is None:
-        return None
-    try:
-        with open(place, "rb") as file:
-            written = file.read()
-        if int.from_bytes(written[:4], "little") != zlib.crc32(written[4:]):
-            return None
-        code, subject, stamps, data = marshal.loads(memoryview(written)[4:])
-        whole = code == _code() and subject == (str(path), kind) and all(_stamp(stamp[0]) == stamp for stamp in stamps)
-    except (OSError, ValueError, EOFError, TypeError):
-        return None
-    return data if whole else None
+    """What was kept of a file that the package brought, None where nothing was or it no longer counts."""
+    return kept(path, kind, _code()) if _packaged(path) else None
 
 
 def _store(path: Path, kind: str, document: Document | None, data: Any) -> None:
-    """Keep what a file says, unless it changed so lately that it may change again within a tick of the file system's clock."""
-    place = _cache_path(path, kind)
-    if place is None:
+    """Keep what a file says, and all that it extends."""
+    if not _packaged(path):
         return
-    stamps = [_stamp(str(path))]
+    files = [str(path)]
     while document is not None and document.base_document is not None:
         folder, document = document.path.resolve().parent, document.base_document
         under = document.path.resolve()
         if not under.is_relative_to(folder):  # found by the search path, where a nearer file may come to stand
             return
-        stamps.append(_stamp(str(under)))
-    if time.time_ns() - max(changed for _, changed, _ in stamps) < SETTLED:
-        return
-    # no place to write, or what marshal does not know, such as a date
-    with contextlib.suppress(OSError, ValueError, UsageError):
-        written = marshal.dumps((_code(), (str(path), kind), stamps, data))
-        os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
-        with replacing(Path(place)) as file:
-            file.write_bytes(zlib.crc32(written).to_bytes(4, "little") + written)
-
-
-def _stamp(path: str) -> Stamp:
-    state = os.stat(path)
-    return path, state.st_mtime_ns, state.st_size
+        files.append(str(under))
+    keep(path, kind, _code(), files, data)
 
 
 @cache
@@ -162,18 +129,9 @@ def _code() -> int:
     """What identifies the modules that read specs."""
     with os.scandir(_SPECS) as entries:
         files = sorted(entry.path for entry in entries if entry.name.endswith(".py"))
-    return zlib.crc32(repr([_stamp(file) for file in (*files, os.path.join(_PACKAGE, "core", "units.py"))]).encode())
+    return zlib.crc32(repr([stamp(file) for file in (*files, os.path.join(_PACKAGE, "core", "units.py"))]).encode())
 
 
-def _cache_path(path: Path, kind: str) -> str | None:
-    """The file of a snapshot; None for a file that the package did not bring, and where there are to be none."""
-    written, folder = str(path), os.environ.get("ROOFLINE_CACHE", "")
-    packaged = any(written.startswith(root + os.sep) for root in (_PACKAGE, shipped("hardware"), shipped("models")))
-    if not packaged or folder == "0":
-        return None
-    if not folder:
-        root = os.environ.get("XDG_CACHE_HOME", "")
-        root = root if os.path.isabs(root) else os.path.join(os.path.expanduser("~"), ".cache")
-        folder = os.path.join(root, "rooflinecli")
-    name = f"{path.stem}-{zlib.crc32(f'{written} {kind}'.encode()):08x}.{sys.implementation.cache_tag}"
-    return os.path.join(folder, name)
+def _packaged(path: Path) -> bool:
+    """Whether the package brought a file."""
+    return any(str(path).startswith(root + os.sep) for root in (_PACKAGE, shipped("hardware"), shipped("models")))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rooflinecli.core import snapshots as files
 from rooflinecli.specs import snapshots
 from rooflinecli.specs.engine import ServingEngine
 from rooflinecli.specs.hardware import Defaults, HardwareSpec
@@ -118,7 +119,7 @@ def test_a_damaged_snapshot_is_none(harm, chip, kept, monkeypatch):
         file.unlink()
         file.mkdir()
     elif harm == "other":  # of the file under this one, by the name of this one's
-        monkeypatch.setattr(snapshots, "_cache_path", lambda path, kind: str(file))
+        monkeypatch.setattr(files, "cache_path", lambda path, kind: str(file))
         load(HardwareSpec, chip.with_name("base.yaml"), "hardware")
     else:
         flipped = written[:-9] + bytes([written[-9] ^ 1]) + written[-8:]
@@ -162,4 +163,4 @@ def test_snapshots_stand_in_the_users_cache_folder(monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
     for given, folder in (("/cache", "/cache"), ("not/absolute", "/home/me/.cache"), ("", "/home/me/.cache")):
         monkeypatch.setenv("XDG_CACHE_HOME", given)
-        assert os.path.dirname(snapshots._cache_path(path, "HardwareSpec")) == f"{folder}/rooflinecli"
+        assert os.path.dirname(files.cache_path(path, "HardwareSpec")) == f"{folder}/rooflinecli"
