@@ -241,6 +241,7 @@ class Microbatch:
         """Charge ZeRO-3 all-gathers and reduce-scatters of every micro-batch, prefetched during the computation."""
         f, c = self.ctx.formats, self.constants("fsdp_collective")
         sent = c.exchange_bytes if num.present(c.exchange_bytes) else f.activation
+        sent = sent if self.ctx.request.gradient_bytes is None else self.ctx.gradient_bytes
         gradients = 0.0 if self.recipe.frozen else sent
         for count, experts in ((params.inner + params.outer, False), (params.experts, True)):
             if experts and not params.has_experts:

@@ -12,7 +12,7 @@ from rooflinecli.core import num
 from rooflinecli.core.num import Number
 from rooflinecli.engine import host_offload, lora_serving
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.forward_step import engine_constant
+from rooflinecli.engine.forward_step import engine_constant, token_budget
 from rooflinecli.engine.phase_answer import Residency
 from rooflinecli.engine.speculation import draft_kv_bytes, draft_weight_bytes
 from rooflinecli.formulas import memory as f
@@ -30,7 +30,8 @@ def resident_memory(ctx: EstimateContext, layout: Layout, phase: str) -> Residen
         if phase == "train":
             return _training(ctx, layout)
         if phase == "prefill":
-            return _serving(ctx, layout, ctx.sequences_per_pass, ctx.prompt, ctx.prompt, prefill=True)
+            chunk = num.minimum(ctx.prompt, token_budget(ctx)) if ctx.is_autoregressive else ctx.prompt
+            return _serving(ctx, layout, ctx.sequences_per_pass, ctx.prompt, chunk, prefill=True)
         from rooflinecli.engine.serving_load import sequences  # which asks for the largest batch
 
         return _serving(ctx, layout, sequences(ctx, layout), held_length(ctx), 1.0, prefill=False)

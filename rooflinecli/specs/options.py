@@ -283,7 +283,7 @@ class TrainingMemory(Group):
     loss_chunks: OptNumber = field("count", "Chunks of the loss; only one chunk's logits are in memory.", default=None, panel=LAYOUT, phase="train")
     mlp_chunks: OptNumber = field("count", "With full recomputation: chunks of tokens that an MLP processes one after the other (tiled MLP).", default=None, panel=LAYOUT, phase="train")
     zero: OptNumber = field("stage", "ZeRO stage", default=None, panel=LAYOUT, phase="train", choices=("0", "1", "2", "3"), former=("zero-stage",))
-    dp_shard: OptNumber = field("count", "Replicas that ZeRO shards over (HSDP); all by default.", default=None, panel=LAYOUT, phase="train", former=("shard-group",), name="shard")
+    dp_shard: OptNumber = field("count", "Replicas that ZeRO shards over (HSDP); omitted: all, or fewer where ZeRO-3 is faster so.", default=None, panel=LAYOUT, phase="train", former=("shard-group",), name="shard")
     sequence_parallel: OptSwitch = field("switch", "Split activations outside TP too.", default=None, panel=LAYOUT, phase="train", former=("sp",))
 
 

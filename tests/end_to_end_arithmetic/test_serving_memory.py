@@ -35,6 +35,13 @@ def test_a_prompt_on_one_device(ask):
     assert held["activations_bytes"] == 2 * (2 * S * 256 + S * 2 * 512 + 1000)
 
 
+@pytest.mark.parametrize(("given", "tokens"), [({}, 8192), ({"token_budget": 512}, 512)])  # vLLM's budget of a step
+def test_a_prompt_in_chunks_keeps_the_activations_of_one(ask, given, tokens):
+    held = memory(ask("dense", "prefill", prompt=40 * 1024, **given))
+    assert held["activations_bytes"] == 2 * (2 * tokens * 256 + tokens * 2 * 512 + 1000)
+    assert held["kv_cache_bytes"] == 6 * 40 * 1024 * 2 * 2 * 32 * 2
+
+
 def test_decode_holds_the_whole_answer_of_every_sequence(ask):
     held = memory(ask("dense", "decode", batch=8, prompt=200, output=100))
     assert held["kv_cache_bytes"] == 8 * 6 * 300 * 2 * 2 * 32 * 2

@@ -125,6 +125,15 @@ def test_the_command_prices_the_file(words):
     assert ran.code == 2 and "fp16" in ran.err  # the name of a file, not of a number format
 
 
+@pytest.mark.parametrize(
+    "words", ["qwen3-32b --hw rtx-4090 --prompt 32k --kv-dtype q8_0", "qwen3-8b --hw rtx-4060 --prompt 24k"]
+)
+def test_what_fits_is_feasible_for_an_estimate(words):
+    """A long prompt is computed in micro-batches, so it holds the activations of one."""
+    command = run_cli("fit", *words.split(), "--format", "json").json["command"]
+    assert run_cli(*shlex.split(command)[1:], "--format", "json").json["feasible"]
+
+
 def test_several_cards_are_sent_to_the_verb_that_lays_a_file_over_them():
     ran = run_cli("fit", "llama-3.3-70b", "--hw", "2x3090")
     assert ran.code == 2 and "`roofline estimate llama-3.3-70b --hw 2x3090" in ran.err

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+import rooflinecli as rl
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.training import train
 from rooflinecli.formulas import collectives as f
@@ -96,6 +97,23 @@ def test_data_parallel_bytes_per_parameter(zero, sent):
     each = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1}
     moves = data.collectives(Layout(dp=64.0, zero=zero), 1e6, 2.0, 4.0, 10.0)
     assert sum(each[c.op] * c.size * c.count for c in moves) == pytest.approx(sent * 1e6)
+
+
+@pytest.mark.parametrize(("given", "sent"), [({}, 2), ({"gradient_bytes": 2}, 2), ({"gradient_bytes": 4}, 4)])
+def test_zero_3_scatters_gradients_as_asked(given, sent):
+    """Two gathers of 16-bit weights and a scatter; FSDP's reduce_dtype is float32 in torchtitan's own configs."""
+    asked = {
+        "model": "llama-3-8b",
+        "hw": "h100",
+        "n": 8,
+        "dp": 8,
+        "zero": 3,
+        "phase": "train",
+        "batch": 8,
+        "micro_batch": 1,
+    }
+    found = rl.estimate(**asked, recompute="full", **given)
+    assert found.train.communication_bytes["dp"] == pytest.approx((2 + 2 + sent) * 7 / 8 * 8.03e9, rel=1e-3)
 
 
 def test_hsdp_gathers_inside_its_group_and_reduces_between_groups():

@@ -30,6 +30,15 @@ def train(software: str, **options):
     ]
 
 
+def test_no_shard_group_is_chosen_for_deepspeed():
+    """MiCS is a context of a script, none of DeepSpeed's configuration: groups of eight would be faster here."""
+    asked = {name: value for name, value in BASE.items() if name != "shard"}
+    for software in ("deepspeed", "deepspeed+hpz+qwz"):
+        request = build_request.request({**asked, "recompute": "full", "software": software})
+        chosen = estimate(request).phases["train"]
+        assert "shard" not in chosen.layout.to_dict() and chosen.time_s > train(software, shard=8).time_s
+
+
 @pytest.mark.parametrize(
     ("options", "parts"),
     [
