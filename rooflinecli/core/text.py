@@ -18,6 +18,11 @@ def plural(count: float, what: str) -> str:
     return f"{count:,.12g} {what}{'' if count == 1 else 's'}"
 
 
+def either(remedies: list[str]) -> str:
+    """'do a', 'do a, or do b', 'do a, do b, or do c'."""
+    return ", or ".join(filter(None, (", ".join(remedies[:-1]), remedies[-1])))
+
+
 def times(ratio: float) -> str:
     """'1.25', '2,140': a ratio to three digits, without an exponent."""
     return f"{float(f'{ratio:.3g}'):,.12g}"

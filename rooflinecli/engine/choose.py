@@ -14,14 +14,14 @@ from rooflinecli.core import num
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number, divisors
-from rooflinecli.core.text import plural
+from rooflinecli.core.text import either, plural
 from rooflinecli.core.units import si
 from rooflinecli.engine import legality
 from rooflinecli.engine.context import EstimateContext, whole_model
 from rooflinecli.engine.evaluate import priced, time_at_bound
 from rooflinecli.engine.legality import LegalityRule
 from rooflinecli.engine.phase_answer import LayoutAnswer, layout_answer
-from rooflinecli.engine.residency import resident_memory
+from rooflinecli.engine.residency import resident_memory, whole_training_state
 from rooflinecli.engine.serving_load import waits_for_cache
 from rooflinecli.specs.layout import LEFT_OPEN, WHOLE, Layout
 
@@ -237,30 +237,25 @@ def _no_layout(ctx: EstimateContext, devices: int, broken: list[LegalityRule]) -
 
 def smaller_work(ctx: EstimateContext, phases: tuple[str, ...], devices: float, larger: str) -> str:
     """What makes a question smaller on a number of devices: less work, unless what does not depend on it exceeds their memory, or `larger`."""
-    params, train = whole_model(ctx.ledger), phases == ("train",)
-    held, what = float(memory.weights(params, ctx.formats, 1.0)), "weights"
-    if train and not ctx.request.offload:
-        held += float(params.total) * float(num.value(ctx.gradient_bytes) + num.value(ctx.optimizer_bytes))
-        what = "weights, gradients and optimizer"
-    room = devices * float(num.value(ctx.chip.capacity))
-    narrower = "" if train else "store weights in fewer bits (--weight-dtype), or "
+    r, train, room = ctx.request, phases == ("train",), devices * float(num.value(ctx.chip.capacity))
+    held = whole_training_state(ctx) if train else float(memory.weights(whole_model(ctx.ledger), ctx.formats, 1.0))
+    narrower = [] if train else ["store weights in fewer bits (--weight-dtype)"]
+    network = [] if ctx.chip.levels else ["add `network:` to the chip's file"]
     if held > room:
-        return f"{what} alone ({si(held, 'B')}) exceed the {si(room, 'B')} of {plural(int(devices), 'device')}; {narrower}{larger}"
-    fewer = "" if ctx.request.adapters is None or train else "--num-loras, "
-    cached = not train and ctx.is_autoregressive and ctx.request.kv_dtype is None
-    cache = "narrow the cache (--kv-dtype), " if cached else ""
-    return f"lower {fewer}--batch or the lengths, {cache}{narrower or 'or '}{larger}"
+        what = "weights, gradients and optimizer" if train else "weights"
+        adapters = train and whole_training_state(EstimateContext(replace(r, recipe="lora"))) < room
+        remedies = [*(["train adapters (--recipe lora)"] if adapters else narrower), *network, larger]
+        return f"{what} alone ({si(held, 'B')}) exceed the {si(room, 'B')} of {plural(int(devices), 'device')}; {either(remedies)}"
+    fewer = "" if r.adapters is None or train else "--num-loras, "
+    cached = not train and ctx.is_autoregressive and r.kv_dtype is None
+    cache = ["narrow the cache (--kv-dtype)"] if cached else []
+    return either([f"lower {fewer}--batch or the lengths", *cache, *narrower, *network, larger])
 
 
 def _does_not_fit(ctx: EstimateContext, phases: tuple[str, ...], least: float) -> str:
     """Why no device count will do; `least`: bytes per device of the leanest layout on the largest count, inf where unknown."""
     r, chip = ctx.request, ctx.chip.spec.name
     what = f"Training of {ctx.spec.name}" if phases == ("train",) else ctx.spec.name
-    if not ctx.chip.levels:
-        return (
-            f"{what} does not fit on 1 x {chip}, whose file describes no network, so that a plan has one device; "
-            "add `network:` to it, or lower --batch or the lengths"
-        )
     product, sizes = legality.product_of_explicit_sizes(r)
     most = product if None not in (r.tp, r.pp, r.dp) else reach(ctx)
     needs = (
@@ -269,25 +264,32 @@ def _does_not_fit(ctx: EstimateContext, phases: tuple[str, ...], least: float) -
     remedies = smaller_work(
         ctx, phases, float(num.value(most)), f"free {sizes}" if sizes else "take chips that hold more"
     )
-    return f"{what} does not fit on {most} x {chip}{needs}; {remedies}"
+    alone = "" if ctx.chip.levels else ", whose file describes no network"
+    return f"{what} does not fit on {most} x {chip}{alone}{needs}; {remedies}"
 
 
 # --- the nearest alternative where a layout does not fit: the same load on the same devices laid out otherwise, or more devices ---
 
-# Given sizes that are freed on the devices given, one group after the other: the split, then what training holds with it.
+# Given sizes that are freed, one group after the other: the split, then what training holds with it.
 _SPLIT = ("tp", "pp", "dp", "cp", "ep", "virtual_stages", "stages")
 _FREED = (_SPLIT, (*_SPLIT, "micro_batch", "zero", "recompute"))
 
 
 def nearest_feasible(ctx: EstimateContext, phases: tuple[str, ...]) -> ChosenLayout | None:
-    """On the devices given: another split, or the sequences spread over replicas; else on more devices. None where nothing fits."""
+    """On the devices given: another split, or the sequences spread over replicas; else on more devices, the sizes given kept, replicas
+    apart, unless fewer hold it without them. None where nothing fits."""
     nearest = _other_split(ctx, phases) or (None if phases == ("train",) else _as_replicas(ctx, phases))
     if nearest is not None:
         return nearest
     for names in _FREED if phases == ("train",) else _FREED[:1]:
-        freed: dict[str, Any] = dict.fromkeys(("devices", *names))
-        with suppress(UsageError, Infeasible):
-            return choose(EstimateContext(replace(ctx.request, **freed)), phases, fastest=False)
+        kept = {name for name in names if name != "dp" and getattr(ctx.request, name) is not None}
+        found = list[ChosenLayout]()
+        for freed in ({*names} - kept, names) if kept else (names,):
+            opened: dict[str, Any] = dict.fromkeys(("devices", *freed))
+            with suppress(UsageError, Infeasible):
+                found.append(choose(EstimateContext(replace(ctx.request, **opened)), phases, fastest=False))
+        if found:
+            return min(found, key=lambda one: one.layout.devices)
     return None
 
 

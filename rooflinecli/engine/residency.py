@@ -10,14 +10,14 @@ from __future__ import annotations
 from rooflinecli import memory
 from rooflinecli.core import num
 from rooflinecli.core.num import Number
-from rooflinecli.engine import host_offload, lora_serving
+from rooflinecli.engine import host_offload, legality, lora_serving
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import engine_constant, token_budget
 from rooflinecli.engine.phase_answer import Residency
 from rooflinecli.engine.speculation import draft_kv_bytes, draft_weight_bytes
 from rooflinecli.formulas import memory as f
 from rooflinecli.formulas import offload, schedule, serving
-from rooflinecli.specs.layout import Layout
+from rooflinecli.specs.layout import WHOLE, Layout
 from rooflinecli.specs.scheduler import Scheduler
 
 _FLOAT = frozenset((float,))
@@ -158,6 +158,12 @@ def _training_state(ctx: EstimateContext, layout: Layout) -> tuple[Number, Numbe
     if layout.zero >= 3 and num.present(ctx.training_constants("fsdp_collective", layout).host_copy):
         weights = weights + memory.host_copy(params, layout, ctx.formats, ctx.chip.devices_per_host)
     return weights, state["gradients_bytes"], state["optimizer_bytes"]
+
+
+def whole_training_state(ctx: EstimateContext) -> float:
+    """Bytes of weights, gradients and optimizer of the whole model, sharded or not."""
+    fields = legality.layout_fields(ctx.request, "train") | {"zero": 0, "stages": None}
+    return float(num.value(sum(_training_state(ctx, WHOLE.with_changes(**fields)))))
 
 
 def state_exceeds_memory(ctx: EstimateContext, layout: Layout) -> bool:

@@ -47,6 +47,18 @@ def test_readme_commands_run(line, tmp_path, monkeypatch):
     assert ran.code in (0, 1) and "Traceback" not in ran.err, ran.err
 
 
+ESTIMATES = re.compile(r"^(?:    )?(roofline estimate [^|>\n]*?)(?: {2}#.*)?$", re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_the_estimates_of_the_docs_are_feasible():
+    """Each exits with 0, those of a reader's own file apart."""
+    pages = "\n".join(page.read_text(encoding="utf-8").replace("\\\n", " ") for page in (ROOT / "docs").glob("*.md"))
+    lines = [line for line in ESTIMATES.findall(pages) if ".yaml" not in line]
+    failed = [line for line in lines if run_cli(*shlex.split(line)[1:]).code]
+    assert len(lines) > 40 and failed == []
+
+
 def test_readme_transcript_is_what_the_command_prints():
     """The screen shown under the first command is today's output."""
     match = re.search(r"```console\n\$ (roofline estimate [^\n]*)\n(.*?)```", README, re.DOTALL)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from conftest import run_cli
 
@@ -15,9 +17,7 @@ def test_the_chosen_plan_is_the_fastest_of_those_that_fit():
     answers = {a["work"]: a for a in why(build_request.request({"model": "llama70b", "hw": "h100", "n": 64}))}
     training = answers["training"]
     times = [row["time_at_bound_s"] for row in training["considered"] if row["fits"]]
-    chosen = next(
-        row for row in training["considered"] if {k: row[k] for k in training["chosen"]} == training["chosen"]
-    )
+    (chosen,) = (row for row in training["considered"] if row["layout"] == training["chosen"])
     assert len(times) > 10 and chosen["time_at_bound_s"] == min(times)
     assert all(row["time_s"] < row["time_at_bound_s"] for row in training["considered"] if row["fits"])
     assert all(
@@ -43,6 +43,16 @@ def test_the_page_names_layouts_and_reasons():
         and "does not fit" in ran.out
         and "*  2 devices (tp2)" in ran.out
     )
+
+
+def test_a_layout_is_named_with_all_that_tells_it_from_the_others():
+    asked = "llama-3-8b --hw h100 -n 64 --tp 2 --zero 3 --phase train --batch 64 --recompute none".split()
+    page = run_cli("estimate", *asked, "--explain", "layout").out
+    rows = [line.lstrip("* ") for line in page.splitlines() if re.match(r"^\*? +64 devices", line)]
+    named = [row.partition(")")[0] for row in rows]
+    assert len(rows) > 2 and len(set(named)) == len(named) and any("hsdp" in name for name in named)
+    layout = re.search(r"on 64 devices \((.*?)\)", " ".join(run_cli("estimate", *asked).out.split()))
+    assert f"training: 64 devices ({layout[1]})" in " ".join(page.split())
 
 
 def test_the_floor_names_the_operation_of_every_term():

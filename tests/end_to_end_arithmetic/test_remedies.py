@@ -52,15 +52,19 @@ def test_other_loads_are_not_spread(load):
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("given", [{"tp": 2}, {"pp": 4}, {"dp": 4}, {"cp": 4}, {"ep": 4}], ids=str)
-def test_more_devices_let_every_size_go(given):
-    """What no layout of four devices holds: the remedy is what would have been chosen had nothing been given."""
+@pytest.mark.parametrize("given", [{"ep": 4}, {"tp": 2}, {"pp": 4}, {"cp": 4}, {"dp": 4}], ids=str)
+def test_more_devices_take_more_replicas_of_the_sizes_given(given):
+    """What no layout of four devices holds: as many devices as were nothing given, and what was given stays, replicas apart."""
     remedy = nearest_feasible(ctx({**TRAINED, "n": 4, **given}), ("train",)).layout
     free = choose(ctx(TRAINED), ("train",), fastest=False).layout
-    sizes = ("tp", "pp", "dp", "cp", "ep")
-    assert [getattr(remedy, name) for name in sizes] == [getattr(free, name) for name in sizes]
     ((name, value),) = given.items()
-    assert getattr(remedy, name) != value
+    assert remedy.devices == free.devices > 4
+    assert (getattr(remedy, name) == value) == (name != "dp")
+
+
+def test_a_size_that_asks_for_more_devices_goes():
+    """Without ZeRO context-parallel ranks repeat the state: 32 devices hold it without them, 128 with."""
+    assert nearest_feasible(ctx({**TRAINED, "n": 4, "cp": 4, "zero": 0}), ("train",)).layout.devices == 32
 
 
 REASONS = {
@@ -163,6 +167,35 @@ def test_less_work_is_no_remedy_for_weights_that_exceed_the_memory(asked, said, 
     (violation,) = estimate(build_request.request(asked)).violations
     remedy = violation.message.partition("no layout holds it; ")[2]
     assert said in remedy and unsaid not in remedy
+
+
+ALONE = """
+name: My Chip 64GB
+vendor: acme
+kind: accelerator
+sources: {sheet: a datasheet}
+peak: {bf16: {value: 400 TFLOP/s, basis: dense, source: sheet}}
+memory: {capacity: {value: 64 GiB, basis: allocatable, source: sheet}, bandwidth: {value: 2.0 TB/s, basis: peak, source: sheet}}
+"""
+
+
+@pytest.mark.parametrize("count", [(), ("-n", "1")])
+def test_a_chip_without_a_network_says_what_alone_exceeds_its_memory_and_what_helps(cli, tmp_path, count):
+    """8.03e9 parameters at 18 bytes are 145 GB, of 68.7 GB, whatever the batch; adapters train on 16 GB of weights."""
+    (tmp_path / "alone.yaml").write_text(ALONE)
+    asked = ("llama-3-8b", "--hw", str(tmp_path / "alone.yaml"), *count, "--phase", "train", "--batch", "1")
+    ran = cli("estimate", *asked)
+    said = " ".join((ran.out + ran.err).split())
+    assert ran.code == 1 and "optimizer alone (145 GB) exceed the 68.7 GB of 1 device" in said and "--batch" not in said
+    assert "train adapters (--recipe lora), add `network:` to the chip's file, or take chips that hold more" in said
+    assert cli("estimate", *asked, "--recipe", "lora").code == 0
+
+
+def test_the_state_of_adapters_is_theirs(cli):
+    """70B frozen weights of 141 GB are within the 206 GB of eight cards; activations are not."""
+    asked = "llama-3-70b --hw rtx-4090 --recipe lora --phase train --batch 64 --seq-len 128k --recompute none"
+    ran = cli("estimate", *asked.split())
+    assert ran.code == 1 and "lower --batch or the lengths" in ran.err and "alone" not in ran.err
 
 
 @pytest.mark.parametrize(

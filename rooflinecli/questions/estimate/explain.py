@@ -23,10 +23,10 @@ from rooflinecli.core.units import duration, si
 from rooflinecli.engine.choose import Candidate, ChosenLayout, evaluate_candidates
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import IDLE_DRAW, PHASES, answer, time_at_bound
-from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer
+from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, layout_answer
 from rooflinecli.questions.estimate.answer import choose_layouts, context_of, estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer, Explanation
-from rooflinecli.specs.layout import AXES, Layout
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.quantities import canonical
 from rooflinecli.specs.request import Request
 
@@ -39,7 +39,7 @@ def derivation(request: Request, quantity: str) -> Traced:
 def why(request: Request) -> list[dict[str, object]]:
     """Per kind of work (serving, training): the choice, its reason, and every layout tried on that many devices.
 
-    A layout carries its sizes, bytes per device, whether it fits, its expected seconds when it does, and those at the end of the interval that ranks it.
+    Each layout comes with bytes per device, whether it fits, its expected seconds when it does, and those at the end of the interval that ranks it.
     """
     ctx = context_of(request)
     request = ctx.request
@@ -60,7 +60,7 @@ def _considered(ctx: EstimateContext, phases: tuple[str, ...], work: str, choice
         smaller = {"devices": half, "least_bytes_per_device": min(needed)} if needed else None
     layouts.sort(key=lambda row: (not row["fits"], row["time_at_bound_s"] if row["fits"] else row["bytes_per_device"]))
     return {
-        "work": work, "reason": choice.reason, "chosen": _sizes(choice.layout), "capacity_bytes": float(ctx.chip.capacity), "considered": layouts,
+        "work": work, "reason": choice.reason, "chosen": _shown(choice.layout), "capacity_bytes": float(ctx.chip.capacity), "considered": layouts,
         "smaller": smaller,
     }  # fmt: skip
 
@@ -68,17 +68,14 @@ def _considered(ctx: EstimateContext, phases: tuple[str, ...], work: str, choice
 def _layout(ctx: EstimateContext, phases: tuple[str, ...], one: Candidate) -> dict[str, object]:
     found = answer(ctx, one.layout, "train" if "train" in phases else "decode") if one.fits else None
     return {
-        **_sizes(one.layout), "bytes_per_device": one.needs(ctx, phases), "fits": one.fits, "time_s": found.time_s if found else None,
+        "layout": _shown(one.layout), "bytes_per_device": one.needs(ctx, phases), "fits": one.fits, "time_s": found.time_s if found else None,
         "time_at_bound_s": time_at_bound(found, ctx.request.bound) if found else None,
         "bottleneck": max(found.breakdown_s, key=found.breakdown_s.__getitem__) if found else None,
     }  # fmt: skip
 
 
-def _sizes(layout: Layout) -> dict[str, object]:
-    return {
-        **{k: int(getattr(layout, k)) for k in ("devices", *AXES)}, "zero": layout.zero, "recompute": layout.recompute,
-        "micro_batch": int(layout.micro_batch), "virtual_stages": int(layout.virtual_stages),
-    }  # fmt: skip
+def _shown(layout: Layout) -> dict[str, object]:
+    return layout_answer(layout, False, "").to_dict()
 
 
 EXPOSED_AXES = ("tp", "ep", "cp", "pp", "dp", "fsdp")  # classes of exposed collectives

@@ -416,7 +416,7 @@ def _load(answer: EstimateAnswer) -> str:
 
 
 _CONSIDERED = (
-    Column("layout", lambda r: devices(r), text=True, least=24),
+    Column("layout", lambda r: devices(r["layout"]), text=True, least=24),
     Column("per device", lambda r: si(r["bytes_per_device"], "B"), drop=1),
     Column("expected", lambda r: text(r["time_s"], "time_s") if r["fits"] else NONE),
     Column("at the bound", lambda r: text(r["time_at_bound_s"], "time_s") if r["fits"] else NONE),
@@ -437,7 +437,7 @@ def _chosen(answer: Json) -> list[Block]:
         least, room = smaller["least_bytes_per_device"], answer["capacity_bytes"]
         said.append(f"on {fewer} the leanest layout needs {si(least, 'B')} of {si(room, 'B')}")
     chosen, more = answer["chosen"], len(answer["considered"]) - _TRIED
-    mark = Column("", lambda r: "*" if {k: r[k] for k in chosen} == chosen else "", text=True)
+    mark = Column("", lambda r: "*" if r["layout"] == chosen else "", text=True)
     return [
         Headline(f"{answer['work']}: {devices(chosen)}"),
         *(Prose(line, 2) for line in said),
