@@ -176,7 +176,19 @@ spec:
         - command: [bash, -c, "vllm serve Qwen/Qwen3-30B-A3B --tensor-parallel-size=8 --enable-expert-parallel"]
 """
 CHART = {"environment": {"SERVER_TYPE": "vLLM", "SERVER_ARGS": "", "MODEL_NAME": "Qwen/Qwen3-0.6B", "NUM_GPUS": "1"}}
+# Tennsoku/k8s-llm-serving-public, labs/vllm-basics/lab2-online-serving/README.md: a block exports what the next one's script reads
+EXPORTS = """```bash
+export UTIL=0.15
+```
+```bash
+cat > start.sh <<'EOF'
+vllm serve Qwen/Qwen3-8B ${UTIL:+--gpu-memory-utilization} ${UTIL:-}
+EOF
+bash start.sh
+```
+"""
 FILES = {
+    "exports.md": (EXPORTS, {}, {"gpu-memory-utilization": "0.15"}),
     "performance.sh": (PERFORMANCE, {}, {"model": "qwen3-235b-a22b", "hw": "gb300", "n": 128, "ep": 64, "batch": "1024", "micro-batch": "2", "seq": "4096", "dtype": "fp8"}),
     # GeodesicResearch/geodesic-megatron, scripts/training/launch_with_sbatch.sh: a recipe without a key
     "alone.sh": ("torchrun --nproc_per_node=8 --nnodes=2 run_recipe.py --recipe llama32_1b_pretrain_config", {}, {"model": "llama3.2-1b", "n": 16}),
@@ -268,6 +280,10 @@ def test_a_published_launch_is_read_as_a_person_reads_it(name, tmp_path):
         ("ds.sh", "deepspeed --num_gpus 8 train.py --deepspeed ds.json", "ds.json, which is not here"),
         # gtrias/llama-server-docker, docker-compose.yml: a list of models that requests choose from
         ("docker-compose.yml", "services: {a: {image: 'llama-server:latest', environment: [LLAMA_ARG_MODELS_PRESET=/c.ini]}}", "names no model; give MODEL"),
+        # OpenThaiGPT/openthaigpt-pretraining, src/model/scripts/hf_trainer/smultinode_deepspeed.sh: the trainer's own --deepspeed
+        ("own.sh", "accelerate launch --num_processes 4 train.py --model_name_or_path a/b --deepspeed ./configs/ds.json --tf32 True", r"are in ./configs/ds.json, which is not here"),
+        # pytorch/torchtune, recipes/dev/gsm8k_sft.sbatch: configs of its own have no suffix
+        ("tune.sh", "srun tune run --nproc_per_node 8 full_finetune_distributed --config dev/3B_sft", r"its launch is in dev/3B_sft.yaml, which is not here"),
         # NVIDIA-NeMo/Megatron-Bridge, examples/models/stepfun/step37/slurm_pretrain.sh
         ("frozen.sh", RECIPE.replace("model.seq", "model.freeze_language_model=True model.seq"), "freeze_language_model True: the language model is frozen"),
         ("scenario.sh", "export LLMDBENCH_DEPLOY_MODEL_LIST=Qwen/Qwen3-32B", "a scenario of llm-d-benchmark"),

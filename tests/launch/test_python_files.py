@@ -31,6 +31,7 @@ def main(tp=4, mode="x"):
         extra["gpu_memory_utilization"] = 0.8
     llm = LLM(model=path, tensor_parallel_size=tp, dtype="bfloat16", enforce_eager=True, **extra)
 """
+TABLE = 'from vllm import LLM\nCONFIG = {"model": "Qwen/Qwen3-8B", "sizes": [1, 2]}\nkind = os.environ.get("KIND", "CUDA").lower()\nLLM(model=CONFIG["model"], tensor_parallel_size=CONFIG["sizes"][1] if kind == "cuda" else 8)\n'
 ENGINE = 'import sglang as sgl\nif __name__ == "__main__":\n    llm = sgl.Engine(model_path="Qwen/Qwen3-8B", tp_size=2, mem_fraction_static=0.8)\n'
 SHELL = 'import os\nSIZE = 2\nos.system(f"trtllm-serve Qwen/Qwen3-8B --tp_size {SIZE} --max_batch_size 32")\n'
 CPP = 'from llama_cpp import Llama\nllm = Llama("/m/Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf", n_gpu_layers=20, n_ctx=8192)\n'
@@ -102,6 +103,7 @@ TUNED = "init_from = 'gpt2-xl'\nalways_save_checkpoint = False\nbatch_size = 1\n
     [
         (MODAL, {}, {"model": "Qwen3-8B", "tp": 2, "hw": "h100-sxm", "engine": "vllm"}),
         (OFFLINE, {}, {"gpu-memory-utilization": None, "model": "Llama-3.1-8B-Instruct", "tp": 4, "dtype": "bf16", "batch": "64"}),
+        (TABLE, {}, {"model": "Qwen3-8B", "tp": 2}),
         (ENGINE, {}, {"model": "Qwen3-8B", "tp": 2, "engine": "sglang", "gpu-memory-utilization": "0.8"}),
         (SHELL, {}, {"model": "Qwen3-8B", "tp": 2, "engine": "trtllm", "batch": "32"}),
         (CPP, {}, {"model": "Meta-Llama-3.1-8B-Instruct", "offload-layers": 20, "weight-dtype": "q4_k_m", "engine": "llamacpp"}),

@@ -27,7 +27,7 @@ _LOOP = re.compile(
     r"^([ \t]*\{\{-?\s*range\s[^{}\n]*\}\}[ \t]*\n)[ \t]*-[ \t]*\{\{-?\s*\.[^{}\n]*\}\}[ \t]*\n", re.MULTILINE
 )
 _HELM = re.compile(r"\{\{(?!\"\w+\":)-?\s*(.*?)\s*-?\}\}", re.DOTALL)
-_VALUE = re.compile(r"^[$]?\.Values((?:\.[\w-]+)+)\s*(?:\|\s*(?:quote|toString|int)\s*)?$")
+_VALUE = re.compile(r"^(?:\$\w*)?\.Values((?:\.[\w-]+)+)\s*(?:\|\s*(?:quote|toString|int)\s*)?$")
 _FROM_ENVIRONMENT = re.compile(r"\$\((\w+)\)")
 _DEFAULT = re.compile(r"default\s+(\"[^\"]*\"|'[^']*'|[\w./-]+)")
 _CONTROL = re.compile(r"\{\{-?\s*(if|else if|else|end|range|with|define|block)\b([^{}]*?)-?\}\}")

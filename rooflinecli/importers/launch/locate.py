@@ -67,9 +67,10 @@ class Source:
     absent: list[str] = field(default_factory=list)  # configs that its commands name, and that are not here
     overrides: Options = field(default_factory=dict)  # of its keys, in the command that names it
     loads: list[dict[str, list[str]]] = field(default_factory=list)  # of the benchmarks that it runs
+    exported: set[str] = field(default_factory=set)  # variables of the blocks before
     asked: list[str] = field(default_factory=list)  # flags of other clients that may be a load, with the line
 
-    def sibling(self, written: str) -> str | None:
+    def sibling(self, written: str, above: bool = True) -> str | None:
         """The text of a file that a launch names: made by the script, mounted with it, in its folder, or by its path from one above; None for none."""
         base = written.rpartition("/")[2]
         if base in self.files:
@@ -81,8 +82,8 @@ class Source:
         # a script of a repository is run from above its own folder
         parts = written.strip("./").split("/") if written[:1] != "/" else [base]
         tails = ["/".join(parts[i:]) for i in range(max(len(parts) - 1, written[:1] != "/"))]
-        above = [folder / tail for tail in tails for folder in self.folder.resolve().parents[:4]]
-        for path in (self.folder / written, *above, self.folder / base):
+        folders = self.folder.resolve().parents[: 4 if above else 0]
+        for path in (self.folder / written, *(one / tail for tail in tails for one in folders), self.folder / base):
             if path.is_file() and path.stat().st_size < LARGEST:
                 return read_text(path, LARGEST, "the launch alone")
         return None
@@ -219,14 +220,16 @@ def _config(tree: Any, source: Source) -> Iterator[Launch]:
 
 
 def _yaml(source: Source) -> Iterator[Launch]:
-    chart = source.sibling("values.yaml") or source.sibling("../values.yaml") if "{{" in source.text else None
+    chart = (
+        source.sibling("values.yaml", False) or source.sibling("../values.yaml", False) if "{{" in source.text else None
+    )
     values = next(iter(containers.documents(chart, "values.yaml")), None) if chart else None
     text, left = containers.followed(source.text, values) if "{{" in source.text else (source.text, [])
     found = containers.joined(containers.documents(text, source.name, values))
     maps = [one for one in found if isinstance(one, Mapping) and one.get("kind") == "ConfigMap"]
     shared = {str((one.get("metadata") or {}).get("name")): one.get("data") for one in maps}
     for name in re.findall(r"[\w./-]*\.env\b", source.text):  # of compose
-        lines = [line.partition("=") for line in (source.sibling(name) or "").splitlines() if line[:1] != "#"]
+        lines = [line.partition("=") for line in (source.sibling(name, False) or "").splitlines() if line[:1] != "#"]
         shared[name] = {key.strip(): value.strip().strip("'\"") for key, equals, value in lines if equals}
     for data in (one.get("data") for one in maps):  # files by name
         texts = data.items() if isinstance(data, Mapping) else ()
@@ -266,7 +269,7 @@ def _processes(document: object, source: Source) -> Iterator[Launch]:
 def _started(process: containers.Container, source: Source) -> list[Launch]:
     """The launches of one process of a container."""
     evaluator = ShellEvaluator()
-    if "compose" in source.name.rpartition("/")[2] and (own := source.sibling(".env")):
+    if "compose" in source.name.rpartition("/")[2] and (own := source.sibling(".env", False)):
         evaluator.read(own)
     host = evaluator.shell
     values: dict[str, Value] = {k: host.text(v) if "${" in v else v for k, v in process.environment.items()}
@@ -310,6 +313,7 @@ def _script(
     text: str, source: Source, values: dict[str, Value], offset: int = 0, job: containers.Container | None = None
 ) -> Iterator[Launch]:
     evaluator = ShellEvaluator(values, source.sibling)
+    evaluator.exported = source.exported
     script = evaluator.read(text)
     values.update(evaluator.shell.values)
     source.files |= script.files
@@ -341,6 +345,8 @@ def _of_words(
     """The launch that a command is, or names the config of."""
     if not words or _STARTS_NOTHING.fullmatch(" ".join(words[:2])):
         return
+    if ("tune", "run") in pairwise(words):  # torchtune's own configs have no suffix
+        words = [f"{w}.yaml" if at == "--config" and "." not in w else w for at, w in pairwise(["", *words])]
     clients = flags("clients")
     if (client := serving_common.started(words, clients)) is not None:
         # guidellm has the lengths in its --data

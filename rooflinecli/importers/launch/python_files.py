@@ -191,6 +191,10 @@ class _Reader:
             return self.value(node.body if holds else node.orelse, scope)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             return _worked(ast.Sub(), 0, self.value(node.operand, scope), ast.unparse(node))
+        if isinstance(node, ast.Subscript):
+            held, key = self.value(node.value, scope), self.value(node.slice, scope)
+            if (isinstance(held, dict) and key in held) or (isinstance(held, list) and key in range(len(held))):
+                return held[key]
         if isinstance(node, ast.Await):
             return self.value(node.value, scope)
         if isinstance(node, ast.Call):
@@ -219,6 +223,8 @@ class _Reader:
                 on += given[0] if node.func.attr == "extend" and isinstance(given[0], list) else given[:1]
             elif node.func.attr == "join" and given and isinstance(given[0], list):
                 return (" " if unknowns(str(on)) else str(on)).join(map(str, given[0]))  # or shlex.join
+            elif node.func.attr in ("lower", "upper", "strip") and isinstance(on, str) and not unknowns(on):
+                return getattr(on, node.func.attr)()
             elif node.func.attr == "split" and isinstance(on, str) and not unknowns(on):
                 return on.split(str(given[0]) if given else None)
         if last in ("get", "getenv") and ("environ" in name or package == "os"):

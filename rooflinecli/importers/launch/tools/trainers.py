@@ -12,7 +12,7 @@ import re
 import yaml
 
 from rooflinecli.importers.launch import dtype_names, rules, training_common
-from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, formats, tool_entries
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments, flags, formats, named_file, tool_entries
 from rooflinecli.importers.source import Tree
 from rooflinecli.specs.registry import load
 
@@ -74,7 +74,9 @@ def read(given: Tree | list[str], launch: Launch, config: Tree | None = None) ->
 
 def scripted(words: list[str], launch: Launch) -> LaunchArguments:
     """The arguments of a script behind a launcher, whose processes are the devices."""
-    args = LaunchArguments.of_words(words, training_common.SWITCHES, many=())
+    named = named_file(words, ("deepspeed",))  # a switch of a launcher, or a config of a trainer
+    switches = [name for name in training_common.SWITCHES if name != "deepspeed" or not named]
+    args = LaunchArguments.of_words(words, switches, many=())
     launch.devices = training_common.processes(args) or launch.devices
     launch.notes.append("of the training script's own arguments, those of Hugging Face's Trainer are read")
     return args
