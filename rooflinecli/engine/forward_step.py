@@ -25,7 +25,7 @@ from rooflinecli.price.kernels import Priced
 from rooflinecli.specs.layout import Layout
 
 REGIME = "serving"
-LAUNCH_WAIT = "launch_wait"  # of the breakdown: the device waits for a host that starts kernels one by one
+LAUNCH_WAIT = "launch_wait"  # of the breakdown: the device waits for a host that launches kernels one by one
 SPLIT_ERROR = 1.0  # of the time that a perfect overlap of stages would save: measured runs saved from none to all of it
 CLOCK = 2.0e9  # cycles per second of a chip whose file has no clock: where the cycles of a layer were fitted
 
@@ -66,14 +66,16 @@ def forward_step(
     if layout.overlap == "two-batch":
         _two_batch_overlap(ctx, layout, forward, costs, (batch, queries, keys, logits), passes)
     else:
-        _stack(ctx, layout, ctx.ledger, forward, costs, pass_axis_sizes(batch, queries, keys, logits, layout), passes)
+        _charge_ledger(
+            ctx, layout, ctx.ledger, forward, costs, pass_axis_sizes(batch, queries, keys, logits, layout), passes
+        )
     if not ctx.engine.splits_layers:  # such an engine copies activations over the host, inside its time per split
         # Replicas communicate nothing, so the stages of a pipeline are neighbors.
         independent = num.plain(layout.dp) and num.plain(layout.ep) and num.value(layout.dp) == num.value(layout.ep)
         neighbors = layout if independent else layout.with_changes(dp=layout.expert_replicas)
         width = float(ctx.spec.stream_width)
         for c in pipeline.collectives(neighbors, batch * queries, width, ctx.formats.activation, False):
-            costs.add_exposed_comm("pp", costs.collective(c, _times(layout.pp - 1, passes)))
+            costs.add_exposed_comm("pp", costs.collective(c, _over_passes(layout.pp - 1, passes)))
     if ctx.host is not None:
         if decode:
             _host_compute(ctx, layout, ctx.host, costs, pass_axis_sizes(batch, queries, keys, logits, layout))
@@ -83,7 +85,7 @@ def forward_step(
     for tower in encoders:
         uncached = forward if forward.cached is None else replace(forward, cached=None)
         sizes = pass_axis_sizes(tower.inputs(batch), tower.length, tower.length, 1.0, layout)
-        _stack(ctx, layout, tower.ledger, uncached, costs, sizes, 1.0)
+        _charge_ledger(ctx, layout, tower.ledger, uncached, costs, sizes, 1.0)
     _overheads(ctx, layout, costs, [ctx.ledger, *(tower.ledger for tower in encoders)], batch, engine, decode, passes)
     return PricedPass(costs, label(costs.total, "t_decode" if decode else "t_prefill"))
 
@@ -106,7 +108,7 @@ def _two_batch_overlap(
         half = pass_axis_sizes(batch / 2, queries, keys, logits, layout)
     else:
         half = pass_axis_sizes(batch, queries / 2, keys * 3 / 4, logits, layout)
-    _stack(ctx, layout, ctx.ledger, forward, costs, half, _times(2.0, passes))
+    _charge_ledger(ctx, layout, ctx.ledger, forward, costs, half, _over_passes(2.0, passes))
     sent = costs.by_axis.get("ep", 0.0)
     computed = costs.total - sent
     fraction = moe_serving.comm_sm_fraction(ctx, layout, forward.decode)
@@ -117,7 +119,7 @@ def _two_batch_overlap(
     costs.add_exposed_comm("ep", serving.exposed_all2all_time(computed, sent) - sent)
 
 
-def _stack(
+def _charge_ledger(
     ctx: EstimateContext,
     layout: Layout,
     ledger: Ledger,
@@ -129,14 +131,14 @@ def _stack(
     """Charge the layers of a ledger, its stem and head, and the communication of its devices, `passes` times."""
     tokens = work["B"] * work["S"]
     host = ctx.host if forward.decode and ledger is ctx.ledger else None
-    known: dict[tuple[Row, ...], tuple[list[Op], list[Priced]]] = {}
+    priced_mixers: dict[tuple[Row, ...], tuple[list[Op], list[Priced]]] = {}
     for group in ledger.layers:
         sizes = layer_sizes(group, work, layout, ledger.document, ctx.lift)
-        mixing = known.get(group.mixing)
+        mixing = priced_mixers.get(group.mixing)
         if mixing is None:
             ops = forward.ops(group.mixing, sizes)
-            mixing = known[group.mixing] = ops, costs.prices(ops)
-        repeat = _times(float(group.repeat), passes)
+            mixing = priced_mixers[group.mixing] = ops, costs.prices(ops)
+        repeat = _over_passes(float(group.repeat), passes)
         on_chip = repeat if host is None else on_device(repeat, host.layers)
         costs.add_priced(*mixing, on_chip)
         costs.add(forward.ops(group.unrouted, sizes), on_chip)
@@ -149,7 +151,7 @@ def _stack(
         if group.moe:
             repeat = repeat if host is None else on_device(repeat, host.experts)
             for mode, fraction in moe_serving.all2all_backends(ctx, layout, forward.decode):
-                layers = _times(fraction, repeat)
+                layers = _over_passes(fraction, repeat)
                 experts = moe_serving.grouped_gemm_op(ctx, layout, group, sizes, tokens, mode, forward.decode)
                 costs.add([experts], layers)
                 for exchange in moe_serving.exchanges(ctx, layout, sizes, tokens, mode, layers):
@@ -252,17 +254,17 @@ def _overheads(
         seconds = seconds + dense + moe_layers * step.moe_layer_cycles / clock
     if engine and not decode and not measured:
         seconds = seconds + uncaptured_launch_s(ctx)
-    costs.add_time("overhead", _times(seconds, passes), "step", step.error)
+    costs.add_time("overhead", _over_passes(seconds, passes), "step", step.error)
     if engine and not decode and num.present(step.per_prompt):
         costs.add_time("engine", step.per_prompt, "step", step.error)
     if engine and not ctx.chip.ideal:
         seconds = host_time(ctx, batch)
         if ctx.engine.per_split:
             seconds = seconds + num.where(layout.pp > 1, engine_constant(ctx, "per_split", "s"), 0.0)
-        costs.add_time("engine", _times(seconds, passes), "step", step.error)
+        costs.add_time("engine", _over_passes(seconds, passes), "step", step.error)
 
 
-def _times(count: Number, passes: Number) -> Number:
+def _over_passes(count: Number, passes: Number) -> Number:
     """`count` over all passes; an explanation does not show a product with one pass."""
     return count if passes.__class__ is float and passes == 1.0 else count * passes
 
@@ -293,34 +295,36 @@ def uncaptured_launch_s(ctx: EstimateContext) -> Number:
 def prefill_pass(ctx: EstimateContext, layout: Layout) -> PricedPass:
     """Prefill of a lone prompt, in as many chunks as the token budget of a step makes of it."""
     if not ctx.is_autoregressive:
-        own = ctx.uncached_prompt if one(layout.cp) else ctx.uncached_prompt / layout.cp
+        rank_tokens = ctx.uncached_prompt if one(layout.cp) else ctx.uncached_prompt / layout.cp
         step = forward_step(
-            ctx, layout, ctx.sequences_per_pass, own, ctx.prompt, False, True, ctx.steps, ctx.logit_positions
+            ctx, layout, ctx.sequences_per_pass, rank_tokens, ctx.prompt, False, True, ctx.steps, ctx.logit_positions
         )
         return (
-            _made_images(ctx, layout, step.costs) if ctx.engine.pixel_flops and ctx.spec.denoising is not None else step
+            _image_generation(ctx, layout, step.costs)
+            if ctx.engine.pixel_flops and ctx.spec.denoising is not None
+            else step
         )
-    (read, keys), passes = computed_tokens(ctx), serving.prompt_passes(token_budget(ctx), ctx.uncached_prompt)
+    (computed, keys), passes = computed_tokens(ctx), serving.prompt_passes(token_budget(ctx), ctx.uncached_prompt)
     if ctx.chip.ideal or (num.plain(passes) and num.value(passes) <= 1):
-        step = forward_step(ctx, layout, 1.0, read, keys, decode=False)
+        step = forward_step(ctx, layout, 1.0, computed, keys, decode=False)
     else:
-        step = forward_step(ctx, layout, 1.0, read / passes, keys, decode=False, passes=passes)
+        step = forward_step(ctx, layout, 1.0, computed / passes, keys, decode=False, passes=passes)
     if ctx.engine.prompt_bucket:
         unpadded = forward_step(ctx, layout, 1.0, ctx.uncached_prompt, ctx.prompt, decode=False, engine=False)
         step.costs.set_floor_from(unpadded.costs)
     return _overlapped_stages(ctx, layout, step, passes)
 
 
-def _made_images(ctx: EstimateContext, layout: Layout, costs: StepAccumulator) -> PricedPass:
-    """All denoising steps, with the wait for a host that starts kernels one by one, and the autoencoder that makes images of
-    their latents on one device, whatever shares the sequence."""
+def _image_generation(ctx: EstimateContext, layout: Layout, costs: StepAccumulator) -> PricedPass:
+    """All denoising steps, with the wait for a host that launches kernels one by one, and the autoencoder, which decodes latents into
+    images on one device, however many share the sequence."""
     assert ctx.image_input is not None and ctx.spec.images is not None
     rows = [(row, float(group.repeat)) for group in ctx.ledger.layers for row in group.rows]
     matmuls = sum(repeat for row, repeat in rows if row.kind == "matmul") * ctx.steps
-    cores = sum(repeat for row, repeat in rows if row.kind == "attention" and not row.name.startswith("cross."))
-    exchanges = 0.0 if layout.ring == "ulysses" else cores * ctx.steps * (layout.cp - 1)
-    starts = [engine_constant(ctx, name, "s") for name in ("host_per_matmul", "host_per_exchange")]
-    wait = serving.launch_bound_wait(matmuls, starts[0], exchanges, starts[1], costs.total)
+    attentions = sum(repeat for row, repeat in rows if row.kind == "attention" and not row.name.startswith("cross."))
+    exchanges = 0.0 if layout.ring == "ulysses" else attentions * ctx.steps * (layout.cp - 1)
+    launch_s = [engine_constant(ctx, name, "s") for name in ("host_per_matmul", "host_per_exchange")]
+    wait = serving.launch_bound_wait(matmuls, launch_s[0], exchanges, launch_s[1], costs.total)
     costs.add_time(LAUNCH_WAIT, wait, "step", 0.5)
     width, height = (float(side) for side in ctx.image_input[1].split("x"))
     pixels = ctx.from_flag("px", width * height * ctx.spec.images.frames, "1", "--image-size")
@@ -331,7 +335,7 @@ def _made_images(ctx: EstimateContext, layout: Layout, costs: StepAccumulator) -
 
 
 def lone_prefill_s(ctx: EstimateContext, layout: Layout) -> Number:
-    """Seconds of it, computed once."""
+    """Seconds of the prefill of a lone prompt, computed once."""
     return ctx.memoized(layout, "lone prefill", lambda: prefill_pass(ctx, layout).seconds)
 
 
@@ -339,8 +343,8 @@ def computed_tokens(ctx: EstimateContext) -> tuple[Number, Number]:
     """Tokens of a prompt that its prefill computes, and keys that they see: padded where the engine has graphs of prompt lengths."""
     if not ctx.engine.prompt_bucket or ctx.chip.ideal:
         return ctx.uncached_prompt, ctx.prompt
-    read = serving.padded_prompt(ctx.uncached_prompt, engine_constant(ctx, "prompt_bucket", "tokens"))
-    return read, ctx.prompt + (read - ctx.uncached_prompt)
+    padded = serving.padded_prompt(ctx.uncached_prompt, engine_constant(ctx, "prompt_bucket", "tokens"))
+    return padded, ctx.prompt + (padded - ctx.uncached_prompt)
 
 
 def _overlapped_stages(ctx: EstimateContext, layout: Layout, step: PricedPass, passes: Number) -> PricedPass:

@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # malloc.h
 # last-level cache in bytes when nothing reports it: large enough that rotating past it is safe
-_LLC_FALLBACK = {"cpu": 64 * 2**20, "gpu": 128 * 2**20, "tpu": 128 * 2**20}
-KINDS = {"cpu": "cpu", "gpu": "gpu", "cuda": "gpu", "rocm": "gpu", "tpu": "tpu"}
+_LAST_LEVEL_CACHE_FALLBACK = {"cpu": 64 * 2**20, "gpu": 128 * 2**20, "tpu": 128 * 2**20}
+PLATFORM_KINDS = {"cpu": "cpu", "gpu": "gpu", "cuda": "gpu", "rocm": "gpu", "tpu": "tpu"}
 
 
 @dataclass(frozen=True)
 class Environment:
-    """One measurement's provenance: everything that may change the time of a kernel."""
+    """Provenance of a measurement: everything that may change the time of a kernel. `llc` and `memory` are bytes of the last-level cache and
+    of the device's memory."""
 
     platform: str
     kind: str
@@ -68,16 +69,16 @@ def environment() -> Environment:
     import jaxlib
 
     device = jax.local_devices()[0]  # not another process's device
-    where = KINDS.get(device.platform, device.platform)
+    platform_kind = PLATFORM_KINDS.get(device.platform, device.platform)
     model = _in_file("/proc/cpuinfo", r"model name\s*:\s*(.+)").strip() or platform.processor() or platform.machine()
     # before anything ran; the log has those of each timing
-    sm, _, memory = nvidia("clocks.sm,clocks.mem").partition(", ")
+    sm, _, memory = nvidia_smi("clocks.sm,clocks.mem").partition(", ")
     mhz = _in_file("/proc/cpuinfo", r"cpu MHz\s*:\s*([\d.]+)")
     return Environment(
-        where, model if where == "cpu" else device.device_kind, jax.device_count(), jax.process_count(), jax.__version__, jaxlib.__version__,
-        platform.python_version(), platform.platform(), nvidia("driver_version"),
+        platform_kind, model if platform_kind == "cpu" else device.device_kind, jax.device_count(), jax.process_count(), jax.__version__, jaxlib.__version__,
+        platform.python_version(), platform.platform(), nvidia_smi("driver_version"),
         f"{sm} MHz SM, {memory} MHz memory, idle" if memory else f"{float(mhz):.0f} MHz" if mhz else "",
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, _llc(where), _memory(device),
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, _last_level_cache(platform_kind), _memory(device),
         datetime.date.today().isoformat(),
     )  # fmt: skip
 
@@ -133,13 +134,13 @@ def compute_capability() -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def _llc(where: str) -> int:
+def _last_level_cache(platform_kind: str) -> int:
     """Bytes of the last-level cache of CPU 0, else a safe guess."""
-    if where == "cpu":
+    if platform_kind == "cpu":
         texts = [p.read_text() for p in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
         if sizes := [re.findall(r"(\d+)([KM]?)", text)[0] for text in texts]:
             return max(int(number) * {"": 1, "K": 2**10, "M": 2**20}[unit] for number, unit in sizes)
-    return _LLC_FALLBACK.get(where, 128 * 2**20)
+    return _LAST_LEVEL_CACHE_FALLBACK.get(platform_kind, 128 * 2**20)
 
 
 def _memory(device: jax.Device) -> int:
@@ -165,7 +166,7 @@ FIELDS = {"clocks.sm": "sm_mhz", "clocks.mem": "memory_mhz", "power.draw": "powe
 SHOWN = {"sm_mhz": "MHz SM", "memory_mhz": "MHz memory", "power_w": "W", "celsius": "C"}
 
 
-def nvidia(query: str) -> str:
+def nvidia_smi(query: str) -> str:
     """Fields of the first device by nvidia-smi, comma-separated; empty where there is none."""
     command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"]
     try:
@@ -175,9 +176,9 @@ def nvidia(query: str) -> str:
     return done.stdout.splitlines()[0].strip() if done.returncode == 0 and done.stdout.strip() else ""
 
 
-def seen() -> dict[str, float]:
+def current_conditions() -> dict[str, float]:
     """Current values: {'sm_mhz': 1980.0, ...}, without those that the device reports as [N/A]; empty where it reports none."""
-    values = nvidia(",".join(FIELDS)).split(",")
+    values = nvidia_smi(",".join(FIELDS)).split(",")
     if len(values) != len(FIELDS):
         return {}
     return {name: v for name, text in zip(FIELDS.values(), values, strict=True) if (v := number(text)) is not None}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from rooflinecli.core.errors import UsageError
 from rooflinecli.measure.cases import KernelCase, Record
 from rooflinecli.measure.collectives import bus_bytes
-from rooflinecli.measure.device import Environment, seen
+from rooflinecli.measure.device import Environment, current_conditions
 from rooflinecli.measure.timing import Protocol, Run, T, Timing, Wait, summarize, timed
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class Session:
         share = others.share() if self.environment.platform == "cpu" else 0.0
         busy = max(before, self.canary.slowdown() if self.canary else 1.0, 1 + (share if share > CALM else 0.0))
         extra: Record = {"bus_bytes": bus_bytes(case.record())} if case.suite == "collectives" else {}
-        if self.environment.platform == "gpu" and (now := seen()):
+        if self.environment.platform == "gpu" and (now := current_conditions()):
             extra["conditions"] = now
         record = better(
             self.log.records.get(case.key),

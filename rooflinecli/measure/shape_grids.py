@@ -130,9 +130,9 @@ def engines() -> dict[str, Takes]:
     """Engines besides XLA that are timed on this device -> which cases each takes."""
     import jax
 
-    from rooflinecli.measure.device import KINDS, compute_capability
+    from rooflinecli.measure.device import PLATFORM_KINDS, compute_capability
 
-    platform = KINDS.get(jax.default_backend(), jax.default_backend())
+    platform = PLATFORM_KINDS.get(jax.default_backend(), jax.default_backend())
     capability = compute_capability()
     result: dict[str, Takes] = {}
     if has_pallas(platform, capability, jax.__version__, find_spec("absl") is not None):

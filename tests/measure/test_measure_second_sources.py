@@ -24,7 +24,7 @@ def smi(monkeypatch, text, code=0):
 
 def test_clocks_power_and_temperature_are_read_and_summed_up(monkeypatch):
     smi(monkeypatch, "1980, 2619, 640.25, 54\n")
-    now = device.seen()
+    now = device.current_conditions()
     assert now == {"sm_mhz": 1980, "memory_mhz": 2619, "power_w": 640.25, "celsius": 54}
     later = {**now, "sm_mhz": 1410.0}
     stated = device.summary([{"conditions": now}, {"conditions": later}, {"conditions": now}, {}])
@@ -33,9 +33,9 @@ def test_clocks_power_and_temperature_are_read_and_summed_up(monkeypatch):
 
 def test_what_a_device_does_not_report_is_left_out(monkeypatch):
     smi(monkeypatch, "1980, 2619, [N/A], 54\n")
-    assert "power_w" not in device.seen() and device.seen()["celsius"] == 54
+    assert "power_w" not in device.current_conditions() and device.current_conditions()["celsius"] == 54
     smi(monkeypatch, "", 9)
-    assert device.seen() == {} and device.summary([{}]) == ""
+    assert device.current_conditions() == {} and device.summary([{}]) == ""
 
 
 def test_warm_kernels_are_those_that_fit_a_cache():

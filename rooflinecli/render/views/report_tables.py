@@ -64,9 +64,12 @@ def _body(rows: Sequence[Row]) -> list[Block]:
     """A table; rows with a reason, which no column has room for, as sentences."""
     if any("reason" not in row for row in rows):
         return [_table(rows)]
-    more = [f" ({row['rows']} rows)" if row.get("rows", 1) != 1 else "" for row in rows]
-    left = ["; left out" if row.get("left_out") == "yes" else "" for row in rows]
-    return [Prose(f"{row['row']}: {row['reason']}{n}{out}") for row, n, out in zip(rows, more, left, strict=True)]
+    repeats = [f" ({row['rows']} rows)" if row.get("rows", 1) != 1 else "" for row in rows]
+    excluded = ["; left out" if row.get("left_out") == "yes" else "" for row in rows]
+    return [
+        Prose(f"{row['row']}: {row['reason']}{repeated}{mark}")
+        for row, repeated, mark in zip(rows, repeats, excluded, strict=True)
+    ]
 
 
 def _table(rows: Sequence[Row]) -> Table:
