@@ -158,7 +158,8 @@ def command(words: Iterable[str], flags: ToolFlags, options: Options, own: Optio
         if value is True:
             lines.append(flag)
         elif value is not None and value is not False and not (above and value <= int(above)):
-            lines.append(f"{flag} {shlex.quote(str(value))}")
+            whole = isinstance(value, float) and value.is_integer()  # argparse takes no 2.0 for an integer
+            lines.append(f"{flag} {shlex.quote(str(int(value) if whole else value))}")
     return " \\\n  ".join(lines) + "\n"
 
 

@@ -179,7 +179,8 @@ def write(options: Options, model: str) -> str:
     """The sections that this plan decides."""
     dp, shard, zero = int(options.get("dp", 1)), options.get("shard"), int(options.get("zero", 0))
     within = int(shard or dp) if zero else 1
-    family, _, size = str(options["model"]).rpartition("-")
+    match = re.fullmatch(r"(.+?)-(\d[\d.]*[bm](?:-.+)?)", str(options["model"]))  # qwen3-30b-a3b
+    family, size = match.groups() if match else (str(options["model"]), "")
     known = next((key.split() for key, value in formats()["torchtitan"].items() if value == options["model"]), None)
     name, flavor = known or [re.sub(r"^llama-3(\.\d)?$", "llama3", family), size.upper()]  # releases share a name
     recompute = options.get("recompute", "none")
