@@ -88,6 +88,45 @@ LAUNCHES = [
     ('NPROC_PER_NODE=4 swift sft --model Qwen/Qwen3-8B --train_type lora --lora_rank 32 --target_modules all-linear --per_device_train_batch_size 1 --gradient_accumulation_steps 16 --max_length 4096 --torch_dtype bfloat16 --deepspeed zero3',
      {'recompute': 'full', 'n': 4, 'dp': 4, 'model': 'Qwen3-8B', 'micro-batch': 1, 'seq': '4096', 'lora-rank': 32, 'dtype': 'bf16', 'recipe': 'lora', 'zero': 3, 'software': 'deepspeed', 'batch': 64}, ''),
 ]  # fmt: skip
+TORCHTITAN = (
+    '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nseq_len = 8192\nlocal_batch_size = 2\n[parallelism]\n'
+)
+CONFIGS = [  # file, text, what is given beside it, options in addition to TRAINING, what is said
+    ('ds.json', '{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "pipe-parallel-size": 2, "model-parallel-size": 2, "zero_optimization": {"stage": 1}, "bf16": {"enabled": true}, "optimizer": {"type": "Adam"}}', {'model': 'llama-3-8b'},
+     {'tp': 2, 'pp': 2, 'zero': 1, 'micro-batch': 2, 'batch': 64, 'n': 32, 'dtype': 'bf16', 'software': 'deepspeed', 'model': 'llama-3-8b'}, 'not stated, so the defaults of an estimate are taken; give --seq'),
+    ('ds.json', '{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "zero_optimization": {"stage": 3, "zero_quantized_gradients": true, "zero_hpz_partition_size": 8, "offload_optimizer": {"device": "cpu"}}, "fp16": {"enabled": true}, "optimizer": {"type": "Lion"}}', {'model': 'llama-3-8b', 'n': 16},
+     {'zero': 3, 'micro-batch': 2, 'optimizer': 'lion', 'dtype': 'fp16', 'offload': 'optimizer', 'software': 'deepspeed+hpz+qgz', 'dp': 16, 'batch': 128, 'model': 'llama-3-8b', 'n': 16}, 'not stated, so the defaults of an estimate are taken; give --seq'),
+    ('job.toml', TORCHTITAN + 'data_parallel_shard_degree = -1\ntensor_parallel_degree = 2\n[activation_checkpoint]\nmode = "selective"\nselective_ac_option = "op"\n', {'n': 16},
+     {'tp': 2, 'sequence-parallel': True, 'zero': 3, 'model': 'llama-3.1-8b', 'seq': 8192, 'micro-batch': 2, 'recompute': 'op', 'dtype': 'bf16', 'software': 'torchtitan', 'batch': 16, 'n': 16}, ''),
+    ('job.toml', TORCHTITAN + 'data_parallel_replicate_degree = 4\ndata_parallel_shard_degree = 2\ntensor_parallel_degree = 2\nfsdp_reshard_after_forward = "never"\n[activation_checkpoint]\nmode = "full"\n', {},
+     {'tp': 2, 'sequence-parallel': True, 'n': 16, 'zero': 2, 'shard': 2, 'model': 'llama-3.1-8b', 'seq': 8192, 'micro-batch': 2, 'recompute': 'full', 'dtype': 'bf16', 'software': 'torchtitan', 'batch': 16}, ''),
+    ('job.toml', TORCHTITAN + 'data_parallel_replicate_degree = 8\ndata_parallel_shard_degree = 1\ncontext_parallel_degree = 2\n[activation_checkpoint]\nmode = "none"\n', {},
+     {'cp': 2, 'n': 16, 'zero': 0, 'model': 'llama-3.1-8b', 'seq': 8192, 'micro-batch': 2, 'dtype': 'bf16', 'software': 'torchtitan', 'batch': 16}, ''),
+    ('job.toml', TORCHTITAN + 'data_parallel_replicate_degree = 1\ndata_parallel_shard_degree = 1\ncontext_parallel_degree = 2\n[activation_checkpoint]\nmode = "selective"\nselective_ac_option = "4"\n', {'n': 16},
+     {'cp': 2, 'zero': 3, 'model': 'llama-3.1-8b', 'seq': 8192, 'micro-batch': 2, 'recompute-layers': 8, 'recompute': 'full', 'dtype': 'bf16', 'software': 'torchtitan', 'batch': 16, 'n': 16}, ''),
+    ('job.toml', TORCHTITAN + 'data_parallel_replicate_degree = 1\ndata_parallel_shard_degree = 1\n[activation_checkpoint]\nmode = "selective"\n', {'n': 16},
+     {'zero': 0, 'model': 'llama-3.1-8b', 'seq': 8192, 'micro-batch': 2, 'recompute-layers': 16, 'recompute': 'full', 'dtype': 'bf16', 'software': 'torchtitan', 'dp': 16, 'batch': 32, 'n': 16}, ''),
+    ('job.toml', TORCHTITAN + 'data_parallel_shard_degree = 4\npipeline_parallel_degree = 2\npipeline_parallel_schedule = "Interleaved1F1B"\n[activation_checkpoint]\nmode = "none"\n[optimizer]\nname = "AdamW"\n', {},
+     {'pp': 2, 'virtual-stages': 2, 'dp': 4, 'zero': 3, 'model': 'llama-3.1-8b', 'seq': 8192, 'micro-batch': 2, 'dtype': 'bf16', 'software': 'torchtitan', 'batch': 8}, ''),
+    ('job.toml', TORCHTITAN + 'data_parallel_shard_degree = 4\npipeline_parallel_degree = 2\npipeline_parallel_schedule = "Interleaved1F1B"\npipeline_parallel_layers_per_stage = 4\npipeline_parallel_first_stage_less_layers = 0\npipeline_parallel_last_stage_less_layers = 0\n[activation_checkpoint]\nmode = "none"\n', {},
+     {'pp': 2, 'virtual-stages': 4, 'dp': 4, 'zero': 3, 'model': 'llama-3.1-8b', 'seq': 8192, 'micro-batch': 2, 'dtype': 'bf16', 'software': 'torchtitan', 'batch': 8}, ''),
+    ('job.toml', TORCHTITAN + 'data_parallel_shard_degree = 4\npipeline_parallel_degree = 2\npipeline_parallel_schedule = "ZBVZeroBubble"\n[activation_checkpoint]\nmode = "none"\n', {},
+     {'pp': 2, 'dp': 4, 'zero': 3, 'model': 'llama-3.1-8b', 'seq': 8192, 'micro-batch': 2, 'dtype': 'bf16', 'schedule': 'zb-v', 'software': 'torchtitan', 'batch': 8}, ''),
+    ('job.toml', TORCHTITAN + 'data_parallel_shard_degree = 4\npipeline_parallel_degree = 2\npipeline_parallel_schedule = "Own"\n[activation_checkpoint]\nmode = "none"\n', {},
+     {'pp': 2, 'dp': 4, 'zero': 3, 'model': 'llama-3.1-8b', 'seq': 8192, 'micro-batch': 2, 'dtype': 'bf16', 'software': 'torchtitan', 'batch': 8}, 'may change the cost, and priced without: parallelism.pipeline_parallel_schedule Own'),
+    ('nemo.yaml', 'trainer: {num_nodes: 2, devices: 8, precision: bf16}\nmodel: {micro_batch_size: 1, global_batch_size: 128, tensor_model_parallel_size: 4, pipeline_model_parallel_size: 2, virtual_pipeline_model_parallel_size: 4, sequence_parallel: true, encoder_seq_length: 4096, num_layers: 32, hidden_size: 4096, num_attention_heads: 32, num_query_groups: 8, ffn_hidden_size: 14336, activation: fast-swiglu, activations_checkpoint_granularity: selective, optim: {name: mcore_distributed_optim}, fp8: true, ub_tp_comm_overlap: true}\n', {},
+     {'tp': 4, 'pp': 2, 'virtual-stages': 4, 'recompute': 'selective', 'sequence-parallel': True, 'n': 16, 'dp': 2, 'seq': 4096, 'batch': 128, 'micro-batch': 1, 'zero': 1, 'dtype': 'fp8', 'model': 'llama-3-8b', 'software': 'megatron'}, ''),
+    ('nemo.yaml', 'trainer: {num_nodes: 1, devices: 4, precision: 16}\nmodel: {restore_from_path: x, micro_batch_size: 2, global_batch_size: 8, tensor_model_parallel_size: 1, encoder_seq_length: 2048, num_layers: 32, hidden_size: 4096, num_attention_heads: 32, num_query_groups: 8, ffn_hidden_size: 14336, activation: swiglu, peft: {peft_scheme: lora}, optim: {name: fused_adam}}\n', {},
+     {'n': 4, 'dp': 4, 'seq': 2048, 'batch': 8, 'micro-batch': 2, 'zero': 0, 'dtype': 'fp16', 'recipe': 'lora', 'model': 'llama-3-8b', 'software': 'megatron'}, 'may change the cost, and priced without: model.restore_from_path x'),
+    ('acc.yaml', 'compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nmixed_precision: bf16\nnum_machines: 2\nnum_processes: 16\nfsdp_config: {fsdp_sharding_strategy: SHARD_GRAD_OP, fsdp_activation_checkpointing: true, fsdp_offload_params: false}\n', {'model': 'llama-3-8b'},
+     {'recompute': 'full', 'n': 16, 'dp': 16, 'zero': 2, 'dtype': 'bf16', 'model': 'llama-3-8b'}, 'not stated, so the defaults of an estimate are taken; give --batch and --seq'),
+    ('acc.yaml', 'compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nmixed_precision: fp16\nnum_machines: 1\nnum_processes: 8\ndeepspeed_config: {zero_stage: 3, offload_optimizer_device: cpu, gradient_accumulation_steps: 2}\n', {'model': 'llama-3-8b'},
+     {'zero': 3, 'dtype': 'fp16', 'offload': 'optimizer', 'software': 'deepspeed', 'model': 'llama-3-8b'}, 'gradient_accumulation_steps splits a batch but does not set its size; give --batch | not stated, so the defaults of an estimate are taken; give --batch and --seq'),
+    ('axolotl.yaml', 'base_model: Qwen/Qwen3-8B\nsequence_len: 4096\nmicro_batch_size: 2\ngradient_accumulation_steps: 4\nadapter: lora\nlora_r: 16\nlora_target_linear: true\nbf16: true\ngradient_checkpointing: true\noptimizer: adamw_bnb_8bit\n', {'n': 16},
+     {'recompute': 'full', 'model': 'Qwen3-8B', 'micro-batch': 2, 'seq': 4096, 'lora-rank': 16, 'dtype': 'bf16', 'zero': 0, 'recipe': 'lora', 'lora-targets': 'all', 'optimizer': 'adamw-8bit', 'dp': 16, 'batch': 128, 'n': 16}, ''),
+    ('lf.yaml', 'model_name_or_path: Qwen/Qwen3-8B\nstage: sft\nfinetuning_type: full\ncutoff_len: 2048\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 8\nbf16: true\ndeepspeed: ds_z3.json\n', {'n': 16},
+     {'recompute': 'full', 'model': 'Qwen3-8B', 'micro-batch': 1, 'seq': 2048, 'zero': 3, 'dtype': 'bf16', 'software': 'deepspeed', 'dp': 16, 'batch': 128, 'n': 16}, ''),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("command, options, said", LAUNCHES, ids=[row[0][:60] for row in LAUNCHES])
@@ -97,4 +136,12 @@ def test_a_launch_comes_to_these_options_and_no_others(command, options, said, t
     wanted = {name: value for name, value in (usual | options).items() if value is not None}
     assert found == wanted
     sentences = [note.removeprefix(f"{tmp_path}/l.sh:1: ") for note in notes.split(" | ") if note]
+    assert " | ".join(one for one in sentences if not one.startswith(ALWAYS)) == said
+
+
+@pytest.mark.parametrize("name, text, given, options, said", CONFIGS)
+def test_a_config_comes_to_these_options_and_no_others(name, text, given, options, said, tmp_path):
+    found, notes = options_of(text, tmp_path, name, **given)
+    assert found == {name: value for name, value in (TRAINING | options).items() if value is not None}
+    sentences = [note.removeprefix(f"{tmp_path}/{name}: ") for note in notes.split(" | ") if note]
     assert " | ".join(one for one in sentences if not one.startswith(ALWAYS)) == said
