@@ -218,6 +218,7 @@ def test_experts_nobody_counted_are_asked_for(tmp_path):
         ("--bf16 --grad-reduce-in-bf16", {"gradient-bytes": 2, "zero": 0}),
         ("--bf16 --tp-comm-overlap", {"tp-overlap": True, "zero": 0}),
         ("--bf16 --deepspeed --zero-stage 0", {"zero": 1}),  # BF16_Optimizer
+        ("--bf16 --deepspeed --zero-stage 2", {"zero": 2}),
         ("--fp16 --deepspeed --zero-stage 0", {"zero": 0}),
         (  # two layers of each of four stages
             "--bf16 --pipeline-model-parallel-size 4 --recompute-granularity full --recompute-method block --recompute-num-layers 2",

@@ -270,6 +270,19 @@ def test_a_closed_loop_keeps_its_number_under_way(prices):
     assert most == 6
 
 
+@pytest.mark.parametrize("count, concurrency, prefill, first", [(40, 4, 1, 4), (40, 4, 2, 8), (3, 8, 1, 3)])
+def test_a_closed_loop_over_two_pools(prices, count, concurrency, prefill, first):
+    """Each replica of both pools has its clients; whoever ends a request sends the next one at that instant."""
+    made = [Replica(prices, ReplicaLimits(10**6, 64), scheduler(), None, hand) for hand in [True] * prefill + [False]]
+    router = load("simulate/routers", "least-loaded")
+    fleet = Cluster(made[:prefill], ROUND, made[prefill:], router, transfer=1e-9)
+    ended = run_closed_loop(fleet, [SimRequest(i, 0.0, 256, 10) for i in range(count)], concurrency)
+    clients = min(first + concurrency, count)  # and those of the pool that decodes
+    assert len(ended) == count and sum(job.arrival == 0 for job in ended) == clients
+    following = sorted(job.arrival for job in ended if job.arrival)
+    assert following == sorted(job.finish for job in ended)[: count - clients]
+
+
 def test_moving_a_cache_between_pools_stands_in_the_gap_after_the_first_token(prices):
     """Ten requests, two pools, a second and a half for each cache: one gap of each answer holds it."""
     made = [Replica(prices, ReplicaLimits(10**6, 64), scheduler(), None, hand) for hand in (True, False)]
