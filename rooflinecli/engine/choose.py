@@ -262,7 +262,7 @@ def _does_not_fit(ctx: EstimateContext, phases: tuple[str, ...], least: float) -
         "" if math.isinf(least) else f": {si(least, 'B')} of {si(float(ctx.chip.capacity), 'B')} on each at the least"
     )
     remedies = smaller_work(
-        ctx, phases, float(num.value(most)), f"free {sizes}" if sizes else "take chips that hold more"
+        ctx, phases, float(num.value(most)), f"free {sizes}" if sizes else "use chips with more memory"
     )
     alone = "" if ctx.chip.levels else ", whose file describes no network"
     return f"{what} does not fit on {most} x {chip}{alone}{needs}; {remedies}"

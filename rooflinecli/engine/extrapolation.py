@@ -55,7 +55,7 @@ def extrapolation_terms(
         *_sizes(ctx, layout, runs),
         ExtrapolationTerm("hidden", _beyond(hidden, *runs.hidden), lambda: f"nine of ten published runs hide up to {runs.hidden[0]:.0%}"),
         ExtrapolationTerm("memory", _beyond(full, *runs.memory),
-            lambda: f"fills {full:.0%} of memory as counted here; nine of ten published runs fill up to {runs.memory[0]:.0%}"),
+            lambda: f"fills {full:.0%} of device memory; nine of ten published runs fill up to {runs.memory[0]:.0%}"),
     ]
     # fmt: on
     return terms if has_own_error(ctx) else terms + _configuration(ctx, layout, runs)
@@ -141,7 +141,7 @@ def extrapolation_notes(ctx: EstimateContext, layout: Layout, answer: TrainAnswe
     notes = []
     for term in ctx.memoized(layout, TERMS, lambda: of(ctx, layout, answer)):
         if num.value(term.beyond) >= SLIGHT and term.kind not in UNNOTED:
-            hides = f"hides {duration(fraction * time)} of communication behind a step of {duration(time)}; "
+            hides = f"hides {duration(fraction * time)} of communication, {fraction:.0%} of the step; "
             notes.append(f"{hides if term.kind == 'hidden' else ''}{term.say()}")
     return notes
 

@@ -67,7 +67,7 @@ class Condition:
         """The limit and what stands instead, for people."""
         unit = unit_of(self.quantity)
         shown = [f"{n:.4g}" if unit in ("count", "fraction") else si(float(n), unit, 4) for n in (value, self.limit)]
-        return f"{quantities.describe_path(self.quantity)} is {shown[0]}, wanted {self.comparison} {shown[1]}"
+        return f"{quantities.describe_path(self.quantity)} is {shown[0]}, required {self.comparison} {shown[1]}"
 
     def shortfall(self, value: Number) -> Number:
         """How far off, relative to the limit: 0 on it, above 0 beyond it."""

@@ -41,7 +41,7 @@ def _warn_of_unlike_contracts(chips: list[str]) -> None:
     named = ", ".join(f"{' '.join(found)} {kind}" for kind, found in of_kind.items() if found)
     shared = set.intersection(*({offer.kind for offer in offers(specs[chip])} for chip in chosen))
     alike = next((f"--price {kind}" for kind in KINDS if kind in shared), "--price CHIP=USD")
-    build_request.warn(f"prices are of unlike contracts ({named}); {alike} compares one kind")
+    build_request.warn(f"prices come from different kinds of contract ({named}); {alike} compares like with like")
 
 
 def prices(written: object, chips: list[str]) -> dict[str, str]:

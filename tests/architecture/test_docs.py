@@ -59,10 +59,11 @@ def test_the_estimates_of_the_docs_are_feasible():
     assert len(lines) > 40 and failed == []
 
 
-def test_readme_transcript_is_what_the_command_prints():
+def test_readme_transcript_is_what_the_command_prints(monkeypatch):
     """The screen shown under the first command is today's output."""
     match = re.search(r"```console\n\$ (roofline estimate [^\n]*)\n(.*?)```", README, re.DOTALL)
     assert match
+    monkeypatch.setenv("COLUMNS", "80")
     printed = run_cli(*shlex.split(match[1])[1:]).out
     assert [line.rstrip() for line in match[2].strip().splitlines()] == [
         line.rstrip() for line in printed.strip().splitlines()

@@ -283,10 +283,10 @@ def test_prices_of_unlike_contracts_are_named(cli):
     """MI300X has offers by reservation only (SemiAnalysis), H100 on demand: their dollars compare only under one kind."""
     asked = ("compare", "llama-3-70b", "--hw", "h100,mi300x", "-n", "8")
     mixed = cli(*asked)
-    assert mixed.code == 0 and "unlike contracts (h100 on-demand, mi300x reserved-3y)" in mixed.err
-    assert "--price reserved-3y compares one kind" in mixed.err
-    assert "unlike" not in cli(*asked, "--price", "reserved-3y").err
-    assert "unlike" not in cli("compare", "llama-3-70b", "--hw", "h100,b200", "-n", "8").err
+    assert mixed.code == 0 and "different kinds of contract (h100 on-demand, mi300x reserved-3y)" in mixed.err
+    assert "--price reserved-3y compares like with like" in mixed.err
+    assert "kinds of contract" not in cli(*asked, "--price", "reserved-3y").err
+    assert "kinds of contract" not in cli("compare", "llama-3-70b", "--hw", "h100,b200", "-n", "8").err
 
 
 @pytest.mark.parametrize(

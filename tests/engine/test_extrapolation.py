@@ -167,7 +167,7 @@ def test_only_what_goes_beyond_is_said():
     assert extrapolation.extrapolation_notes(ctx(), Layout(), answer({"dp": 1.5, "tp": 0.5})) == []
     assert extrapolation.extrapolation_notes(ctx(), Layout(), answer({"dp": 1.5, "tp": 0.52})) == []
     (said,) = extrapolation.extrapolation_notes(ctx(), Layout(), answer({"dp": 1.5, "tp": 1.0}))
-    assert said.startswith("hides 2.50 s of communication behind a step of 10.0 s; nine of ten")
+    assert said.startswith("hides 2.50 s of communication, 25% of the step; nine of ten")
     (said,) = extrapolation.extrapolation_notes(ctx(), Layout(cp=2.0), answer({}))
     assert said == "uses cp, which no two published runs here do"
     (said,) = extrapolation.extrapolation_notes(ctx(), Layout(pp=2.0, zero=2), answer({}))

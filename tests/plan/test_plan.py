@@ -334,7 +334,7 @@ def test_why_nothing_keeps_to_a_limit_is_said_in_words_and_units():
     """No first token comes within a microsecond; one device is no devices."""
     serving = ("plan", "llama-3-8b", "--hw", "h100", "--phase", "decode")
     text = " ".join(run_cli(*serving, "--qps", "5", "--slo", "ttft=1ms").out.split())
-    assert re.search(r"short: TTFT is \d+\.?\d* ms, wanted <= 1\.000 ms", text), text
+    assert re.search(r"misses it: TTFT is \d+\.?\d* ms, required <= 1\.000 ms", text), text
     text = " ".join(run_cli(*serving, "--qps", "500", "--slo", "itl=100ms", "-n", "1").out.split())
     assert re.search(r"the rate takes \d+ devices, and -n allows 1", text), text
     text = " ".join(run_cli("plan", *RUN, "--hw", "t4", "--deadline", "4d", "-n", "1").out.split())

@@ -170,7 +170,7 @@ def test_nothing_feasible_says_what_is_missing() -> None:
     carried = 200 - miss["missing_requests_per_s"]
     enough = search({**asked, "n": "1024"}, None, [], {"qps": 200.0}, 1)["results"][0]
     assert 0 < carried < 200 and enough["serve"]["devices"] == pytest.approx(200 / (carried / 2), abs=1)
-    assert f"{enough['serve']['devices']:g} would carry all" in miss["shortfall"]
+    assert f"{enough['serve']['devices']:g} would serve all" in miss["shortfall"]
 
 
 @pytest.mark.slow

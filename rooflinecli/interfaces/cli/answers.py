@@ -130,7 +130,9 @@ class Verb:
             return {}
         from rooflinecli.questions.estimate.changes_to_try import of_command
 
-        chosen = self.devices_chosen and bool(getattr(answer, self.table))
+        miss = getattr(answer, "nearest_miss", None)
+        short_of_devices = miss is not None and miss.missing_requests_per_s is not None
+        chosen = self.devices_chosen and (bool(getattr(answer, self.table)) or short_of_devices)
         return {"estimate": of_command(self.best(answer), not chosen)}
 
 

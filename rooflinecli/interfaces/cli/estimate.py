@@ -57,14 +57,12 @@ def run(question: Estimate, how: EstimateDelivery) -> int:
             return 1 if not how.partial else _exit_code(options, result)
     else:
         from rooflinecli.render.answer import render
-        from rooflinecli.render.formats.terminal import SCREEN
         from rooflinecli.render.views.estimate import view
 
         if how.format in ("table", "markdown"):
             from rooflinecli.questions.estimate.changes_to_try import changes
 
             result.changes_to_try = changes(options, result)
-        width = min(width, SCREEN)
         write(render(result, view, how.format, width, schema=how.schema, details=how.details), out)
         if how.plot:
             from rooflinecli.render.views import pictures

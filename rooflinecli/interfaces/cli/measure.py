@@ -50,6 +50,7 @@ def _text(
     out: Path | None = None,
     images: dict[str, str] | None = None,
     head: str = "",
+    summary: bool = False,
 ) -> str:
     """The tables of an answer in a format."""
     from rooflinecli.render.answer import render
@@ -58,7 +59,9 @@ def _text(
     if how.format == "csv":
         return report_tables.csv(answer.tables)
     page = report_tables.view(answer.tables, notes, images, head)
-    return render(answer, lambda _: page, how.format, columns(how.wide, out), schema=how.schema)
+    if summary and how.format == "table" and any("mean" in row for table in answer.tables for row in table.rows):
+        page = report_tables.summarized(answer.tables, page)
+    return render(answer, lambda _: page, how.format, columns(how.wide, out), schema=how.schema, details=how.details)
 
 
 def validate(question: Validate, how: ValidateDelivery) -> None:
@@ -73,7 +76,7 @@ def validate(question: Validate, how: ValidateDelivery) -> None:
 
         folder = out.parent if out else Path()
         images = {title: relpath(path, folder) for title, path in validation(tables, Path(how.plot)).items()}
-    text = _text(question.answer_of(tables), how, [report_tables.LEGEND], out, images)
+    text = _text(question.answer_of(tables), how, [report_tables.LEGEND], out, images, summary=True)
     if how.format == "markdown" and question.subject == "all":
         text = f"{report_tables.preface()}\n\n{text}"
     write(text, out)

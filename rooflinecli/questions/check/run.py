@@ -330,7 +330,7 @@ def evaluate(
         verdict = at_expected = FAIL
         reason = "infeasible layout, value not meaningful"
     elif requirement.quantity == "feasible" and verdict == FAIL:
-        reason = "; ".join(violations.values())
+        reason = "; ".join(dict.fromkeys(violations.values()))
     return RequirementAnswer.like(
         requirement, unit="" if isinstance(limit, (bool, str)) else unit_of(requirement.quantity), value=value,
         value_bound=bound if found.interval else "expected", expected=found.expected, floor=found.floor,
@@ -366,4 +366,4 @@ def _composition(requirement: Requirement, found: IntervalBounds, result: Estima
     if phase is None or not found.interval:
         return ""
     name, seconds = max(phase.breakdown_s.items(), key=lambda item: item[1])
-    return f"{found.phase} is bound by {phase.bottleneck}; {name} takes {seconds / phase.time_s:.0%} of the time"
+    return f"{found.phase} is bound by {phase.bottleneck}; {name.replace('_', ' ')} takes {seconds / phase.time_s:.0%} of the time"

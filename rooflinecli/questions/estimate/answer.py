@@ -268,7 +268,7 @@ def _violations(
         layers = None if ctx.request.gpu_layers is None else layers_that_fit(ctx, layouts[phase], kind)
         option = nearest_feasible(ctx, kind) if layers is None else None
         most = max(reach(ctx), float(ctx.request.devices or 1))
-        layout, remedy = None, f"no layout holds it; {smaller_work(ctx, kind, most, 'take chips that hold more')}"
+        layout, remedy = None, f"no layout holds it; {smaller_work(ctx, kind, most, 'use chips with more memory')}"
         if layers is not None:
             remedy = f"nearest that works: --gpu-layers {layers}"
         elif option is not None:
@@ -356,7 +356,7 @@ def unsupported(ctx: EstimateContext, phases: dict[str, PhaseAnswer], layouts: M
         from rooflinecli.engine.extrapolation import size_notes
 
         if train.extrapolations:
-            found.append(f"train: {'; '.join(train.extrapolations)}; the interval is wider for it")
+            found.append(f"train: {'; '.join(train.extrapolations)}, so the interval is wider")
         size = size_notes(ctx.chip.spec.kind, float(num.value(layouts["train"].devices)))
         found += [f"train: {note}, so no run supports its interval" for note in size]
         if train.layout is not None and ctx.request.software is None:
@@ -452,12 +452,14 @@ def _slower(ctx: EstimateContext, decode: DecodeAnswer, layout: Layout) -> list[
         loaded = EstimateContext(replace(ctx.request, qps=num.value(ctx.request.qps or 0.0) * factor))
         slow = factor * float(priced(loaded, layout, "decode").time_s)
     except Infeasible:
-        return [f"decode: were steps {factor:.3g} times as long (the bound), the rate would not be sustained: add --dp"]
+        return [
+            f"decode: at the pessimistic bound steps take {factor:.3g} times as long and the rate cannot be sustained: add --dp"
+        ]
     if slow < SLOWER * end:
         return []
     return [
-        f"decode: were steps {factor:.3g} times as long (the bound), more would be in flight and the ITL {duration(slow)}: hold an SLO at that, "
-        "as `roofline simulate` does"
+        f"decode: at the pessimistic bound steps take {factor:.3g} times as long, more requests are in flight and the ITL is {duration(slow)}: "
+        "compare an SLO with that, as `roofline simulate` does"
     ]
 
 

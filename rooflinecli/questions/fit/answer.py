@@ -44,7 +44,7 @@ def fit(request: Request, files: tuple[str, ...] | None = None) -> FitAnswer:
     base = EstimateContext(replace(request, engine=request.engine or default_engine_for(wanted[0])))
     needed = float(value(base.prompt + base.output))
     engines = dict.fromkeys(request.engine or default_engine_for(file) for file in wanted)
-    away = "the token embedding stays in host memory and takes nothing of the device"
+    away = "the token embedding stays in host memory and takes no device memory"
     apart = [away] if host_embedding_bytes(base) else []
     best = next((f.file for f in asked if f.fits and f.max_context >= needed), None)
     capacity, reserve = (float(value(n)) for n in (base.chip.capacity, engine_constant(base, "reserve_bytes", "B")))

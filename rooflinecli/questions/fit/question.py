@@ -65,12 +65,21 @@ class FitAnswer(Record):
     largest: str | None
     files: list[FitRow]
     notes: list[str]
-    command: str | None = None  # the estimate of the largest
+    command: str | None = None  # the estimate of the best
 
     @property
     def feasible(self) -> bool:
         """Whether one holds the prompt and the output."""
         return self.largest is not None
+
+    @property
+    def best(self) -> FitRow | None:
+        """The largest file that holds the prompt and the output; where none does, the largest of the fastest (within 3%),
+        the rest of it in host memory."""
+        shared = [row for row in self.files if (row.layers_on_host, row.experts_on_host) != (None, None)]
+        fastest = max((row.decode_tokens_per_s or 0.0 for row in shared), default=0.0)
+        fast = next((row for row in shared if (row.decode_tokens_per_s or 0.0) > 0.97 * fastest), None)
+        return next((row for row in self.files if row.file == self.largest), fast)
 
 
 class Fit(Question["FitAnswer"]):
@@ -112,7 +121,12 @@ class Fit(Question["FitAnswer"]):
         )
         if self.host_cpu and not any(row.layers_on_host or row.experts_on_host for row in found.files):
             build_request.warn("--host-cpu changes nothing: every file is whole on the device")
-        if found.largest is None:
+        if (best := found.best) is None:
             return found
-        engine, dtype = self.engine or default_engine_for(found.largest), found.largest.lower()
-        return replace(found, command=estimate_command({**given, "engine": engine, "n": 1, "weight-dtype": dtype}))
+        engine, dtype = self.engine or default_engine_for(best.file), best.file.lower()
+        asked = {**given, "engine": engine, "n": 1, "weight-dtype": dtype}
+        if best.experts_on_host is not None:
+            asked["expert-offload"] = f"host:{best.experts_on_host}"
+        elif best.layers_on_host is not None:
+            asked["gpu-layers"] = request.model.n_layers - best.layers_on_host
+        return replace(found, command=estimate_command(asked))

@@ -62,7 +62,7 @@ def offers(task: tuple[FleetService, DeviceGroup, str]) -> InstanceOptions:
     domain, tried = _domain(found.ctx), int(found.one.legal.sum())
     if not keep.any():
         closest = found.nearest(worst).shortfall
-        return InstanceOptions([], f"no instance meets the SLO; the closest is short: {closest}", domain, tried)
+        return InstanceOptions([], f"no instance meets the SLO; the closest misses it: {closest}", domain, tried)
     chosen = _fastest_by_size(found.one, np.where(keep, found.at_bound(RATE, less=False), 0.0))
     return InstanceOptions([instance(options, layout) for layout in chosen], "", domain, tried)
 

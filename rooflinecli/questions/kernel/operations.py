@@ -59,7 +59,7 @@ def tiling(m: Number, k: Number, n: Number, op: Op, chip: Chip, element: float) 
         kept |= {"shared_memory_per_unit": 2 * BLOCK * SLAB * element, sums: BLOCK * BLOCK * 4}
         note = (
             f"a block keeps {BLOCK:g} x {BLOCK:g} sums on one of {units.count.si:g} {units.kind}s and reads slabs of x and w {SLAB:g} deep; "
-            "libraries choose other tiles for small and ragged shapes, and constants of the expected time have what they lose"
+            "libraries take other tiles for small shapes; the expected time includes the losses"
         )
     sizes = {"memory": chip.capacity} | {name: figure.si for name, figure in on_chip.items()}
     levels = {name: {"capacity_bytes": sizes[name], "held_bytes": kept[name]} for name in sizes if name in kept}

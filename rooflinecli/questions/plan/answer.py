@@ -119,7 +119,7 @@ def plan_chip(asked: PlanTarget, name: str) -> tuple[PlannedChip, int]:
         return none(str(error)), 0
     layouts = int(grid.one.legal.sum())
     if not keep.any():
-        return none(f"no instance meets the SLO; the closest is short: {grid.nearest(worst).shortfall}"), layouts
+        return none(f"no instance meets the SLO; the closest misses it: {grid.nearest(worst).shortfall}"), layouts
     row = _row(asked, name, grid.best(keep, 1)[0].layout)
     most = asked.most_devices(name)
     if most is not None and row.devices > most:

@@ -459,15 +459,15 @@ class ChipPlan:
                 )
                 remedy += f", or {plural(need, 'device')}" if need else ""
         return self._none(
-            f"at best {duration(took)} on {plural(best.devices, 'device')} (limit: {limit}){remedy}", best
+            f"takes at least {duration(took)}, on {plural(best.devices, 'device')} (limited by {limit}){remedy}", best
         )
 
     def _too_dear(self, devices: int) -> PlannedChip:
         tried, budget = self.at(devices), self.asked.budget or 0.0
         within = self.asked.bound == "pessimistic" and tried.at_bound(BILL, "expected") <= budget
-        bound = " at the pessimistic bound, within it by the expected value (--bound expected)" if within else ""
+        other = " or --bound expected, by which it is within the budget" if within else ""
         return self._none(
-            f"costs {times(self.over_budget(devices))} times the budget on {plural(devices, 'device')}, the cheapest count tried{bound}"
-            f"; try --budget '{rounded_up(tried.at_bound(BILL, self.asked.bound)):.0f} USD'",
+            f"costs {times(self.over_budget(devices))} times the budget on {plural(devices, 'device')}, the cheapest count tried; "
+            f"try --budget '{rounded_up(tried.at_bound(BILL, self.asked.bound)):.0f} USD'{other}",
             tried,
         )

@@ -18,6 +18,7 @@ import numpy as np
 
 from rooflinecli.core import num
 from rooflinecli.core.num import Number, divisors
+from rooflinecli.core.units import duration
 from rooflinecli.engine import legality as legal
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer, interval_bound, prefill_share_under_load, time_at_bound, token_prices
@@ -239,8 +240,8 @@ class PoolPair:
         return Pools(
             prefill=prefill, decode=d.answer(qps), devices=self.devices, requests_per_s=self.rate, usd_per_hour=hourly, **usd,
             joules_per_token=float(sum(joules)) if len(joules) == 2 else None,
-            summary=f"{p.instances:g} x {names[0]}{on[0]} for prefill ({1e3 * (prefill.ttft_s or 0.0):.3g} ms), {d.instances:g} x {names[1]}{on[1]} "
-            f"at batch {d.batch:g} for decode ({1e3 * d.latency:.3g} ms): {self.devices:g} devices sustain {self.rate:.3g} req/s{price}",
+            summary=f"{p.instances:g} x {names[0]}{on[0]} for prefill ({duration(prefill.ttft_s or 0.0)}), {d.instances:g} x {names[1]}{on[1]} "
+            f"at batch {d.batch:g} for decode ({duration(d.latency)}): {self.devices:g} devices sustain {self.rate:.3g} req/s{price}",
         )  # fmt: skip
 
 

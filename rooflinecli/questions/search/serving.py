@@ -230,14 +230,13 @@ class ServingGrid:
     def _room(self, miss: NearestMiss, i: int, j: int) -> str:
         """What a point lacks of its devices, and of the rate that was asked for."""
         devices, qps = self.question.devices or 0, self.question.qps
-        room = f"room on {plural(devices, 'device')}"
         if qps is None:
-            return room
+            return f"no whole instance fits on {plural(devices, 'device')}"
         each = float(self.at_bound("serve.decode_requests_per_s", less=False)[i, j])
         carried = devices // int(self.one.serve["instance_devices"][i, 0]) * each
         miss.missing_requests_per_s = qps - carried
-        needed = f"{self.serve['devices'][i, j]:,g} would carry all"
-        return f"{qps - carried:.3g} of {qps:g} requests/s: {room} is for {carried:.3g}, and {needed}"
+        served = f"{plural(devices, 'device')} serve{'' if devices != 1 else 's'} {carried:.3g} of {qps:g} requests/s"
+        return f"{served}; {self.serve['devices'][i, j]:,g} would serve all"
 
 
 def serving_grid(question: ServingSearchQuestion, refusal: str) -> ServingGrid:

@@ -31,7 +31,7 @@ from rooflinecli.render.blocks import (
     page,
     records,
 )
-from rooflinecli.render.numbers import NONE, around, percent, text
+from rooflinecli.render.numbers import NONE, around, factor, percent, text, whole
 from rooflinecli.specs.snapshots import packaged
 
 if TYPE_CHECKING:  # they read YAML, which a small question need not
@@ -95,7 +95,9 @@ def shard(answer: ShardAnswer) -> Page:
     times = f"matmul {_s(r.compute_s)}, communication {_s(r.communication_s)}; one after the other {_s(r.expected_s)}, floor {_s(r.floor_s)}"
     return page(
         [
-            Headline(f"{answer.matmul} on {answer.hardware.name}, {answer.dtype}"),
+            Headline(
+                f"{answer.matmul} on {answer.hardware.name}, {answer.dtype}: {_s(r.expected_s)}, of it {_s(r.communication_s)} communication"
+            ),
             Prose(f"case {r.case}: {r.case_name}"),
         ],
         [
@@ -124,7 +126,12 @@ def _b(size: Number) -> str:
 def partitioning(r: PartitioningAnswer) -> Page:
     """Time of each partitioning; the bytes it sends and reads, and how long either takes."""
     return page(
-        [Headline(f"{r.model} on {r.devices} x {r.hardware}: one layer, {r.tokens:.0f} tokens")],
+        [
+            Headline(
+                f"{r.model} on {r.devices} x {r.hardware}, one layer, {r.tokens:.0f} tokens: feed-forward fastest by {r.feedforward[0].layout} "
+                f"({_s(r.feedforward[0].time_s)}), attention {r.attention[0].attention} ({_s(r.attention[0].time_s)})"
+            )
+        ],
         [Prose("feed-forward, fastest first"), _ranking(r.feedforward, "layout", "weights_read_bytes")],
         [Prose(f"attention over {r.context:.0f} cached tokens"), _ranking(r.attention, "attention", "cache_bytes")],
     )
@@ -210,12 +217,13 @@ def quantities(answer: Record, without: tuple[str, ...] = ()) -> Page:
 def kernel(answer: Quantities) -> Page:
     """The expected time with its interval and bottleneck, then every quantity."""
     other = "memory" if answer.bound == "compute" else "compute"
-    ratio = f", {float(answer.bound_by):.2g}x {other}" if float(answer.bound_by) < 1e6 else ""
+    ratio = f", {factor(float(answer.bound_by))} {other}" if float(answer.bound_by) < 1e6 else ""
     headline = Headline(
         f"{answer.op} on {answer.hardware}, {answer.dtype}: expected {text(answer.time_s, 'time_s')}, 80% interval "
         f"{text(answer.interval_s, 'interval_s')}; {answer.bound} bound{ratio}"
     )
-    return page([headline], *quantities(answer, ("op", "hardware", "dtype", "interval_s", "bound", "bound_by")).groups)
+    groups = quantities(answer, ("op", "hardware", "dtype", "interval_s", "bound", "bound_by")).groups
+    return page([headline], *groups, about="one screen")
 
 
 def _table(title: str, rows: Mapping[str, object]) -> Table:
@@ -259,7 +267,7 @@ _FILES = (
 def fit(answer: FitAnswer, estimate: EstimateAnswer | None = None) -> Page:
     """The machine and the model, the file types around the largest that holds the prompt, what limits it, and what is faster."""
     chip, model, files = answer.hardware, answer.model, answer.files
-    head = f"{model.name} ({count(model.parameters)} parameters) on {chip.name}, {text(chip.capacity_bytes, 'bytes')}"
+    head = f"{model.name} ({count(model.parameters)} parameters) on {chip.name}, {whole(chip.capacity_bytes)}"
     best = next((f for f in files if f.file == answer.largest), files[0])
     shown = [f for i, f in enumerate(files) if f is best or not any(_alike(f, one) for one in (*files[:i], best))]
     longest = max(shown, key=lambda f: f.max_context)  # the first of equals, which is the largest file
@@ -279,7 +287,7 @@ def fit(answer: FitAnswer, estimate: EstimateAnswer | None = None) -> Page:
     for f in files:
         by.setdefault(f.engine, []).append(f.file)
     engines = ", ".join(f"{name} ({', '.join(of)})" if len(by) > 1 else name for name, of in by.items())
-    about = f"context next to {text(chip.reserve_bytes, 'bytes')} for buffers and the desktop; rates of one stream by {engines}"
+    about = f"context: tokens that fit beside {text(chip.reserve_bytes, 'bytes')} for buffers and the desktop; rates: one stream of {engines}"
     return page(
         [Headline(f"{head}. {_largest(answer)}")],
         [records(_FILES, shown[first : first + _AROUND])],
@@ -303,10 +311,14 @@ def _rate_over(one: FitRow, other: FitRow) -> float:
 
 def _largest(answer: FitAnswer) -> str:
     asked = f"{answer.workload.prompt:.10g} + {answer.workload.output:.10g} tokens"
-    if answer.largest:
-        return f"Largest that holds {asked}: {answer.largest}."
-    if any(map(_on_host, answer.files)):
-        return f"None holds {asked} on the device alone; the rates are those with the rest on the host."
+    best = answer.best
+    rate = "" if best is None else text(best.decode_tokens_per_s, "tokens_per_s")
+    if best is not None and answer.largest:
+        return f"Largest that holds {asked}: {best.file}, {rate}."
+    if best is not None:
+        return (
+            f"None holds {asked} on the device alone; the fastest with the rest in host memory is {best.file}, {rate}."
+        )
     longest, needed = max(f.max_context for f in answer.files), answer.workload.prompt + answer.workload.output
     if longest == answer.model.max_context:
         return (

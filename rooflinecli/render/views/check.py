@@ -47,9 +47,17 @@ def view(answer: types.CheckAnswer) -> Page:
 
 def _case(case: types.CaseAnswer, whole: bool, more: Sequence[Column] = ()) -> list[Block]:
     """A case in a line, with its requirements where the `whole` of it is wanted, and with the columns of the details."""
-    binding = f"; binding: {case.binding}" if case.binding and len(case.requirements) > 1 else ""
+    tight = next((row for row in case.requirements if row.quantity == case.binding), None)
+    binding = ""
+    if tight is not None and not whole and not isinstance(tight.limit, (bool, str)):
+        said = f"{_value(tight)}, required {tight.written}"
+        binding = f"; binding: {tight.quantity} {said}{f', {margin_text(tight)}' if tight.margin is not None else ''}"
     blocks: list[Block] = [
-        Prose(f"{case.verdict.upper()} {case.name}: {subject(case)} ({case.file}:{case.line}){binding}", 2)
+        Prose(
+            f"{case.verdict.upper()} {case.name}: {subject(case)} ({case.file}:{case.line}){binding}",
+            2,
+            "red" if case.verdict == FAIL else "",
+        )
     ]
     between: list[Block] = [records(more, case.requirements, indent=2)] if more and case.requirements else []
     if not whole:
@@ -59,7 +67,7 @@ def _case(case: types.CaseAnswer, whole: bool, more: Sequence[Column] = ()) -> l
     if case.requirements:
         blocks += [records(_COLUMNS, case.requirements, indent=2), *between]
     for row in case.requirements:
-        reasons = [row.reason, "" if row.verdict == PASS else row.explanation]
+        reasons = [row.reason or ("" if row.verdict == PASS else row.explanation)]
         blocks += [Prose(f"{row.quantity}: {reason}", 2) for reason in reasons if reason]
     return [*blocks, Prose(fixes_text(case), 2)] if case.verdict != PASS else blocks
 

@@ -11,7 +11,19 @@ from rooflinecli.core.units import count, si
 from rooflinecli.engine import evaluate, phase_answer
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer, PriceAnswer, TriedChange, Workload
 from rooflinecli.render.blocks import Block, Column, Headline, Note, Page, Pairs, Prose, Table, page, records
-from rooflinecli.render.numbers import NONE, amount, around, devices, interval, money, percent, rate, text
+from rooflinecli.render.numbers import (
+    NONE,
+    amount,
+    around,
+    devices,
+    factor,
+    interval,
+    money,
+    percent,
+    rate,
+    text,
+    whole,
+)
 from rooflinecli.specs.prices import STALE_DAYS
 from rooflinecli.specs.quantities import DERIVED, Quantity
 
@@ -36,6 +48,8 @@ _GROUPS = {
     "engine": "scheduling",
     "prefill_interference": "prefill interference",
     "launch_wait": "waiting for launches",
+    "host": "host computation",
+    "host_copy": "copies from the host",
 }
 _SMALL = 0.005  # of the time: what is less is not named
 _NAMED = 3  # groups of the time on the first screen
@@ -65,7 +79,7 @@ def limits(answer: EstimateAnswer) -> list[tuple[str, str]]:
     for name, phase in answer.timed.items():
         ratio = phase.bound_ratio or 0.0
         _, following, *_ = sorted(("compute", "memory", "communication"), key=lambda r: -float(phase.resources_s[r]))
-        ahead = "" if ratio > _ALONE else f", {ratio:{'.0f' if ratio > 10 else '.2g'}}x {following}"
+        ahead = "" if ratio > _ALONE else f", {factor(ratio)} {following}"
         most = _shares(phase)[: _NAMED if len(answer.timed) == 1 else _NAMED - 1]
         parts = ", ".join(f"{_GROUPS.get(group, group)} {percent(share)}" for share, group in most)
         rows.append((_made(answer.workload, name) or name, f"{phase.bottleneck} bound{ahead}: {parts}"))
@@ -74,7 +88,7 @@ def limits(answer: EstimateAnswer) -> list[tuple[str, str]]:
         for name, p in answer.phases.items()
     )
     capacity = next(iter(answer.phases.values())).memory.capacity_bytes
-    rows.append(("memory", f"{', '.join(full)} of {si(float(capacity), 'B')} per device"))
+    rows.append(("memory", f"{', '.join(full)} of {whole(float(capacity))} per device"))
     rows += [("try", tried(change, answer.workload)) for change in answer.changes_to_try or ()]
     return rows
 
@@ -393,7 +407,7 @@ def _workload(answer: EstimateAnswer) -> list[str]:
         parts.append(f"serving {_load(answer)}, prompt {work.prompt:.10g}{images}, output {work.output:.10g}")
     if work.seq is not None:
         packed = f", documents of {work.doc_lengths} packed" if work.doc_lengths is not None else ""
-        parts.append(f"training {work.train_batch:.10g} x {work.seq:.10g}{packed}")
+        parts.append(f"training {work.train_batch:.10g} sequences of {work.seq:.10g} tokens{packed}")
     return parts
 
 

@@ -55,10 +55,24 @@ def view(answer: Chips | ChipSheet | OffersAnswer) -> Page:
 def comparison(answer: Chips) -> Page:
     """Quantities down, chips across, a few of them in each table."""
     parts = [answer.chips[i : i + SIDE_BY_SIDE] for i in range(0, len(answer.chips), SIDE_BY_SIDE)]
-    return page(*([_across(chips)] for chips in parts), [Note(LEGEND)])
+    rated = [chip for chip in answer.chips if _half(chip)]
+    most = [
+        ("16-bit FLOP/s", rated, lambda c: c.peak_flops_per_s[_half(c)]),
+        ("memory", answer.chips, lambda c: c.memory.capacity_bytes),
+        ("bandwidth", answer.chips, lambda c: c.memory.bandwidth_bytes_per_s or 0.0),
+    ]
+    head = "; ".join(f"most {what}: {max(chips, key=of).name}" for what, chips, of in most if chips)
+    return page(
+        [Headline(head[:1].upper() + head[1:])],
+        *([_across(chips, True)] for chips in parts),
+        [Note(LEGEND)],
+        details=[[_across(chips, False)] for chips in parts],
+        about="ridge points, fp64 and vector rates, host links, price sources",
+    )
 
 
-def _across(chips: list[Chip]) -> Table:
+def _across(chips: list[Chip], first: bool) -> Table:
+    """A row for each figure that a chip has: those of the first screen, or the others."""
     dtypes = [d for d in DTYPES if any(d in chip.peak_flops_per_s for chip in chips)]
     rows: list[tuple[str, Callable[[Chip], str]]] = [
         ("vendor", lambda c: c.vendor),
@@ -82,7 +96,13 @@ def _across(chips: list[Chip]) -> Table:
         ("  date", lambda c: c.price.date if c.price and c.price.date else NONE),
     ]
     cells = [(label, *(cell(chip) for chip in chips)) for label, cell in rows]
-    kept = [row for row in cells if set(row[1:]) != {NONE}]
+    late = ("fp64", "vector", "host link", "vendor")
+    kept = [
+        row
+        for row in cells
+        if set(row[1:]) != {NONE}
+        and (row[0].startswith(late) or row[0].endswith(("FLOP/B", "date", "provider"))) != first
+    ]
     return Table([Column("", text=True), *(Column(chip.name) for chip in chips)], kept)
 
 

@@ -62,13 +62,15 @@ _PHASES = (
 def view(answer: MeasureAnswer) -> Page:
     """Timings, fits, the comparison with the shipped constants, and the profile that was written."""
     held_out = answer.extra.get("held_out")
+    timings = [records(_TIMINGS, answer.records) if answer.records else Prose("nothing was timed")]
     return page(
-        [records(_TIMINGS, answer.records) if answer.records else Prose("nothing was timed")],
-        *(_fits(answer.fits, answer.roofs) if answer.roofs else ()),
+        *(_fits(answer.fits, answer.roofs) if answer.roofs else (timings,)),
         [Prose("median error of the shipped and of the measured constants:"), records(HELD_OUT, held_out)]
         if held_out
         else [],
         [Prose(f"wrote {answer.out}; use it as --hw {answer.out}")] if answer.text is not None else [],
+        details=[timings] if answer.roofs else [],
+        about=f"{len(answer.records)} timings",
     )
 
 

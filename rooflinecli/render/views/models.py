@@ -10,6 +10,7 @@ from rooflinecli.questions.models.answer import LayerGroup, ModelList, ModelShee
 from rooflinecli.render.blocks import Column, Headline, Note, Page, Pairs, page, records
 from rooflinecli.render.numbers import NONE, text
 
+_SOURCES = ("family", "layers", "context", "source", "  published", "  active, without it", "  input embedding")
 _MAX_ITEMS, _MAX_CHARACTERS = 4, 60  # items of a list that a page shows, and characters of one
 _COLUMNS = (
     Column("model", "name", text=True),
@@ -37,8 +38,21 @@ def view(answer: ModelList | ModelSheet) -> Page:
 
 def sheet(model: ModelSheet) -> Page:
     """One model: what it is, its parameters by each convention, its cache, its layers."""
+    p, cache = model.parameters, model.kv_cache
+    active = f", {count(p.active)} active per token" if p.active != p.total else ""
+    context = f", context {model.max_context:,}" if model.max_context else ""
+    head = f"{model.title}: {count(p.total)} parameters{active}, {model.layers} layers{context}, KV cache {text(cache['bytes_per_token'], 'bytes')} per token in bf16"
     notes = [Note(f"note: {note}") for note in model.notes]
-    return page([Headline(model.title)], [Pairs(_parts(model))], notes)
+    read = not model.file.endswith(
+        ".yaml"
+    )  # notes of a checkpoint that was read are warnings, those of a model file are sources
+    return page(
+        [Headline(head)],
+        [Pairs([row for row in _parts(model) if row[0] not in _SOURCES])],
+        notes if read else [],
+        details=[[Pairs([row for row in _parts(model) if row[0] in _SOURCES])], [] if read else notes],
+        about="sources, published parameters" + ("" if read else ", notes"),
+    )
 
 
 def _parts(m: ModelSheet) -> list[Row]:

@@ -12,7 +12,7 @@ from rooflinecli.render.numbers import error, interval, percent, text
 
 COLUMNS = (
     Column("operation", "name", text=True),
-    Column("shape", "shape", text=True, drop=4, least=20),
+    Column("shape", "shape", text=True, drop=4),
     Column("launches", lambda r: "" if r.launches is None else count(r.launches), drop=1),
     Column("FLOPs", lambda r: si(r.flops, "") if r.flops else "", drop=3),
     Column("bytes", lambda r: si(r.bytes, "B") if r.bytes else "", drop=2),
@@ -28,15 +28,25 @@ SMALL = 0.0005  # of a phase: rows below it are details
 def view(answer: OpsAnswer) -> Page:
     """The roofs, a table for each phase, and what does not fit."""
     model, chip = answer.model.name, answer.hardware.name
-    about = "one device, all launches; FLOP/B is intensity; fused by an ideal engine, elementwise rows have no floor"
+    about = "one device, all launches; FLOP/B is intensity; elementwise rows have no floor, since an ideal engine fuses them"
     return page(
-        [Headline(f"{model} on {chip}: {peaks(answer.roofs, ridge=True)}")],
+        [
+            Headline(f"{model} on {chip}: {'; '.join(map(_longest, answer.phases.items()))}"),
+            Prose(peaks(answer.roofs, ridge=True), style="dim"),
+        ],
         *([*table(name, phase)] for name, phase in answer.phases.items()),
         [Prose(about, style="dim")],
         *([Prose(f"does not fit: {v.message}", style="red")] for v in answer.violations),
         details=[[small] for name, phase in answer.phases.items() if (small := _small(name, phase))],
         about=f"operations below {percent(SMALL)} of a phase",
     )
+
+
+def _longest(named: tuple[str, PhaseOperations]) -> str:
+    """'decode 10.5 ms, most of it attention.core 28.9%, feedforward.gate_up 25.3%'."""
+    name, phase = named
+    first = sorted(phase.operations, key=lambda row: -row.share)[:2]
+    return f"{name} {text(phase.time_s, 'time_s')}, most of it {', '.join(f'{row.name} {error(row.share)}' for row in first)}"
 
 
 def peaks(roofs: Roofs, ridge: bool = False) -> str:

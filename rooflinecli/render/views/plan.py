@@ -55,7 +55,9 @@ def _service(layout_first: bool) -> tuple[Column, ...]:
     split = Column("layout", lambda r: layout(r.numbers.layout) or "1 device", text=True, drop=0 if layout_first else 1)
     return (
         *([split] if layout_first else []),
-        Column("instances", lambda r: f"{r.numbers.instances} x {r.numbers.layout.batch:g}"),
+        Column(
+            "instances", lambda r: f"{r.numbers.instances} x {r.numbers.layout.batch:g}", drop=0 if layout_first else 4
+        ),
         Column("max TTFT (to)", lambda r: to_bound(r.numbers.ttft_s, r.numbers.interval_ttft_s[1])),
         Column("max ITL (to)", _itl, optional=True),
         Column("req/s (at bound)" if layout_first else "max req/s (to)", _rate, drop=0 if layout_first else 3),
@@ -134,9 +136,8 @@ def view(answer: types.PlanAnswer, estimate: EstimateAnswer | None = None) -> Pa
 
 
 def _headline(answer: types.PlanAnswer, rows: list[types.SizedChip]) -> str:
-    goal = f"{answer.criterion}, by {BOUNDS[answer.bound]}"
     if not rows:
-        return f"{_work(answer)}: infeasible on every chip{_cheapest(answer)} ({goal})"
+        return f"{_work(answer)}: infeasible{' on every chip' if len(answer.rows) > 1 else ''}{_cheapest(answer)}"
     best = rows[0]
     found = f"{best.devices:,} x {best.hardware}"
     if isinstance(best, types.TrainingChip):
@@ -157,7 +158,7 @@ def _headline(answer: types.PlanAnswer, rows: list[types.SizedChip]) -> str:
         first, other = (n.ttft_at_qps_s, n.itl_at_qps_s) if at_rate else (n.ttft_s, n.itl_s)
         itl = "" if other is None else f", ITL {text(other, 'itl_s')}"
         found += f", TTFT {text(first, 'ttft_s')}{itl}{'' if at_rate else ' at max req/s'}{usd}"
-    return f"{_work(answer)}: {found}; {goal}"
+    return f"{_work(answer)}: {found}; {answer.criterion}, by {BOUNDS[answer.bound]}"
 
 
 def _cheapest(answer: types.PlanAnswer) -> str:

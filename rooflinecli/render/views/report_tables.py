@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rooflinecli.core.record import ReportTable
+from rooflinecli.core.text import plural
 from rooflinecli.render import numbers
 from rooflinecli.render.answer import csv_rows
 from rooflinecli.render.blocks import Block, Column, Drawing, Headline, Note, Page, Prose, Table, page
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 Row = Mapping[str, float | str | None]
 
 _COLUMNS = table(Path(__file__).with_suffix(".yaml"))
+_SUMMARY = ("rows", "mean", "median", "coverage", "floor_mean")
 _ORDER, _HEADS, LEGEND = _COLUMNS["order"], _COLUMNS["heads"], _COLUMNS["legend"]
 
 
@@ -34,6 +36,30 @@ def view(
                 groups[-1].append(Drawing((), f"![{one.title}]({images[one.title]})"))
             groups.append([Prose(note) for note in one.notes or ()])
     return page(*groups, [Note(note) for note in notes])
+
+
+def summarized(tables: Sequence[ReportTable], whole: Page) -> Page:
+    """A line for each table of errors, that of all its rows; the `whole` of them is the details."""
+    ends = ((one, next((r for r in one.rows if r.get("group") == "all"), one.rows[-1])) for one in tables if one.rows)
+    scored = [(one.title[:1].upper() + one.title[1:], row) for one, row in ends if "mean" in row]
+    means, inside = ([row[name] for _, row in scored if name in row] for name in ("mean", "coverage"))
+    head = f"{plural(len(scored), 'table')}: mean error {_range(means)}; {_range(inside)} of the rows are in the 80% interval"
+    columns = [
+        Column("predicted against measured", text=True, least=30),
+        *map(Column, (_HEADS.get(n, n) for n in _SUMMARY)),
+    ]
+    lines = [[title, *(cell(name, row.get(name)) for name in _SUMMARY)] for title, row in scored]
+    more = [
+        Note(
+            "rows, errors and coverage are those of all groups of a table; bare floor: mean error of the roofline itself"
+        )
+    ]
+    return page([Headline(head)], [Table(columns, lines)], more, details=whole.groups, about="every group, exclusions")
+
+
+def _range(fractions: Sequence[Any]) -> str:
+    """'2.8–27%'."""
+    return numbers.interval(min(fractions, default=0.0), max(fractions, default=0.0), "fraction")
 
 
 def validated(answer: ValidateAnswer) -> Page:

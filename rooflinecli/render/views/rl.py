@@ -8,7 +8,7 @@ from rooflinecli.questions.rl.question import SMALLER
 from rooflinecli.render.blocks import Column, Headline, Note, Page, Pairs, Prose, Table, page, records
 from rooflinecli.render.numbers import NONE, amount, around, devices, error, money, percent, rate, text
 
-_SHOWN = 12  # layouts of a search
+_FIRST, _SHOWN = 3, 12  # layouts of a search on the first screen, and with the details
 
 
 def view(r: RlAnswer) -> Page:
@@ -48,6 +48,7 @@ def view(r: RlAnswer) -> Page:
             f"measured {text(step.measured_s, 'time_s')}, expected {error(step.time_s / step.measured_s - 1, signed=True)}; the log names "
             f"{percent(step.named_fraction or 0.0)} of the step"
         )
+    best = f"best of {plural(len(r.candidates or ()), 'layout')} by the pessimistic bound"
     return page(
         [
             Headline(
@@ -59,21 +60,17 @@ def view(r: RlAnswer) -> Page:
         ],
         [_parts(r) if r.memory.fits else _memory(r)],
         [Pairs(sums if r.memory.fits else sums[-2:])],
-        [
-            records(
-                _CANDIDATES,
-                r.candidates[:_SHOWN],
-                title=f"best of {plural(len(r.candidates), 'layout')} by the pessimistic bound",
-            )
-        ]
-        if r.candidates
-        else [],
+        [records(_CANDIDATES, r.candidates[:_FIRST], title=best)] if r.candidates else [],
         [records(_CHANGES, r.changes)] if r.changes else [],
         [Note(note) for note in r.notes],
-        details=[[_memory(r)]] if r.memory.fits else [[_parts(r)], [Pairs(sums[:-2])]],
-        about="memory per device of each role"
-        if r.memory.fits
-        else "the parts of a step, tokens, MFU, both sides, cost",
+        details=[
+            *([[_memory(r)]] if r.memory.fits else [[_parts(r)], [Pairs(sums[:-2])]]),
+            [records(_CANDIDATES, r.candidates[:_SHOWN])] if r.candidates else [],
+        ],
+        about=(
+            "memory per device of each role" if r.memory.fits else "the parts of a step, tokens, MFU, both sides, cost"
+        )
+        + (", more layouts" if r.candidates else ""),
     )
 
 

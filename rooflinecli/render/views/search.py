@@ -48,7 +48,7 @@ def view(answer: types.SearchAnswer, estimate: EstimateAnswer | None = None) -> 
         ],
         apart if answer.chips is None else [],
         _chips(answer, rows),
-        [*labelled("nearest layout", miss.estimate or miss.command), Prose(f"short: {miss.shortfall}")] if miss else [],
+        labelled("nearest layout", miss.estimate or miss.command) if miss else [],
         _of_best(estimate) if estimate is not None and not rows else [],
         _elasticities(answer),
         tornado(answer.tornado) if answer.tornado is not None else [],
@@ -67,7 +67,7 @@ def view(answer: types.SearchAnswer, estimate: EstimateAnswer | None = None) -> 
             *extra,
             [Prose(f"rejected: {rejected}", indent=2)] if rejected else [],
         ],
-        about="why the others trail, what rejected layouts" + (", disaggregated pools" if pools is not None else ""),
+        about="why others trail, rejected layouts" + (", pools" if pools is not None else ""),
     )
 
 
@@ -101,10 +101,10 @@ def rank_label(row: Row, i: int) -> str:
 
 
 def _counts(answer: types.SearchAnswer) -> str:
-    counts = f"{answer.layouts:,} legal layouts, {answer.fit:,} fit in memory"
+    counts = f"{answer.layouts:,} layouts, {answer.fit:,} fit in memory"
     if not answer.where:
         return counts
-    return f"{counts}, {answer.meet:,} satisfy {', '.join(map(_constraint, answer.where))}"
+    return f"{counts}, {answer.meet:,} meet {', '.join(map(_constraint, answer.where))}"
 
 
 def _constraint(written: str) -> str:
@@ -133,7 +133,9 @@ def _goal(answer: types.SearchAnswer) -> str:
 
 def _infeasible(answer: types.SearchAnswer) -> str:
     what = "satisfies the constraints" if answer.fit else "fits in memory"
-    return f"{answer.model} on {answer.hardware}: none of {answer.layouts:,} layouts {what}"
+    miss = answer.nearest_miss
+    nearest = f"; nearest is {layout(miss.layout) or '1 device'}: {miss.shortfall}" if miss else ""
+    return f"{answer.model} on {answer.hardware}: none of {answer.layouts:,} layouts {what}{nearest}"
 
 
 def _chosen(answer: types.SearchAnswer) -> str:
@@ -274,7 +276,7 @@ def _chips(answer: types.SearchAnswer, rows: list[Row]) -> list[Block]:
     for chip in answer.chips or ():
         if not chip.feasible:
             miss = chip.nearest_miss if isinstance(chip, types.ChipSearch) else None
-            why = chip.infeasible_reason or (f"short: {miss.shortfall}" if miss else "nothing fits")
+            why = chip.infeasible_reason or (f"the nearest layout misses: {miss.shortfall}" if miss else "nothing fits")
             found.append(Prose(f"{chip.chip}: infeasible, {why}", indent=2))
     shown = {row.chip for row in rows}
     unpriced = [chip for chip in answer.unpriced or () if chip in shown]

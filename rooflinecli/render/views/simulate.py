@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rooflinecli.core.text import plural
-from rooflinecli.core.units import count
 from rooflinecli.questions.estimate.answer_types import TriedChange
 from rooflinecli.questions.simulate.question import SimulateAnswer, SloAnswer, StudyAnswer
 from rooflinecli.render.blocks import Column, Headline, Note, Page, Pairs, Prose, Table, page, records
@@ -48,11 +47,13 @@ def _title(answer: SimulateAnswer) -> str:
         if load.concurrency
         else "as recorded"
     )
+    if not answer.sustained:
+        what += f", of which it completes {values['requests_per_s']:.3g}/s: overloaded"
     if load.trace:
         what += f" in {load.trace}" if what == "as recorded" else f", lengths of {load.trace}"
     copies = f"{'up to ' if load.autoscale else ''}{values['replicas']} x " if values["replicas"] > 1 else ""
     sizes = layout(answer.layout.to_dict()) if answer.layout.devices > 1 else "one device"
-    requests = f"{count(values['requests'])} request{'s' if values['requests'] != 1 else ''}"
+    requests = plural(values["requests"], "request")
     found = [
         f"{label} p50 {text(values[f'{name}_p50_s'], 'time_s')} (p99 {text(values[f'{name}_p99_s'], 'time_s')})"
         for name, label in (("ttft", "TTFT"), ("itl", "ITL"))
