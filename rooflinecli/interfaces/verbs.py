@@ -1,6 +1,6 @@
 """The questions that may be asked over a wire or in Python, by verb, and how each is answered.
 
-A class is imported when its verb is asked for; to add a verb to every interface is to add its line.
+A class is imported when its verb is asked for; to add a verb to every interface is to add its line to verbs.yaml.
 """
 
 from __future__ import annotations
@@ -17,50 +17,23 @@ from rooflinecli.core.errors import RooflineWarning, UsageError
 from rooflinecli.core.files import is_existing_file, write
 from rooflinecli.core.record import Record, plain
 from rooflinecli.questions.question import Question
+from rooflinecli.specs.snapshots import packaged
 
 if TYPE_CHECKING:
     from rooflinecli.importers.source import Options
     from rooflinecli.questions.compare.question import MeasuredGap
 
 AnswerT = TypeVar("AnswerT")
-_QUESTIONS = {
-    "estimate": "questions.estimate.question:Estimate",
-    "explain": "questions.estimate.question:Explain",
-    "search": "questions.search.question:Search",
-    "compare": "questions.compare.question:Compare",
-    "plan": "questions.plan.question:Plan",
-    "fleet": "questions.fleet.question:FleetPlan",
-    "rl": "questions.rl.question:Rl",
-    "simulate": "questions.simulate.question:Simulate",
-    "check": "questions.check.question:Check",
-    "calibrate": "calibrate.question:Calibrate",
-    "collective": "questions.collective.question:Collective",
-    "shard": "questions.shard.question:Shard",
-    "partitioning": "questions.shard.question:Partitioning",
-    "goodput": "questions.goodput.question:TrainingGoodput",
-    "speculate": "questions.serving.question:Speculate",
-    "ops": "questions.ops.question:Ops",
-    "fit": "questions.fit.question:Fit",
-    "quiz": "questions.quiz.question:Quiz",
-}
-NAMES = tuple(_QUESTIONS)
-COMMANDS = {  # of the command line and the web page alone: lists, what a notebook has functions for, what reads files
-    "sweep": "questions.sweep.question:Sweep",
-    "profile": "questions.profile.question:Profile",
-    "formula": "questions.formula.question:FormulaQuestion",
-    "hardware": "questions.hardware.question:Hardware",
-    "prices": "questions.hardware.question:Prices",
-    "models": "questions.models.question:Models",
-    "validate": "validate.question:Validate",
-    "aot": "measure.question:AheadOfTime",
-}
+_TABLE = packaged(__file__)
+NAMES: tuple[str, ...] = tuple(_TABLE["questions"])
+COMMANDS: tuple[str, ...] = tuple(_TABLE["commands"])
 
 
 def question(verb: str) -> type[Question[object]]:
     """The record of a verb."""
     if " " in verb:
         return next(each for each in several(verb.partition(" ")[0]) if each.verb == verb)
-    module, _, name = (_QUESTIONS | COMMANDS)[verb].partition(":")
+    module, _, name = (_TABLE["questions"] | _TABLE["commands"])[verb].partition(":")
     found: type[Question[object]] = getattr(import_module(f"rooflinecli.{module}"), name)
     return found
 

@@ -141,13 +141,13 @@ def percent(fraction: float) -> str:
     return f"{fraction * 100:.{digits}f}%"
 
 
-def whole(size: float) -> str:
+def room(size: float) -> str:
     """'85.9 GB (80 GiB)': the memory of a device in the unit of sizes, and as it is sold where that is a whole number."""
     said, sold = si(size, "B"), size / 2**30
     return f"{said} ({sold:.0f} GiB)" if abs(sold - round(sold)) < 0.005 else said
 
 
-def factor(value: float) -> str:
+def times(value: float) -> str:
     """'4.8x', '12x': how many times as much."""
     return f"{value:.{0 if value >= 9.95 else 1}f}x"
 

@@ -19,6 +19,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from rooflinecli.core.errors import BUG, RooflineError, RooflineWarning, UsageError, unknown
 from rooflinecli.interfaces.cli.output import INTERRUPTED, UNWRITABLE, any_encoding, print_error, unwritable
+from rooflinecli.specs.snapshots import packaged
 
 if TYPE_CHECKING:
     from typer._click import Command, Context, HelpFormatter, Parameter
@@ -28,51 +29,7 @@ if TYPE_CHECKING:
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 sys.modules.setdefault("pydantic.plugin._loader", SimpleNamespace(get_plugins=tuple))  # type: ignore[arg-type]
 
-# verb -> (module under rooflinecli.interfaces.cli, one line for --help); a verb lives in cli/<module>.py as `app`, or `app(verb)`
-VERBS: dict[str, tuple[str, str]] = {
-    "estimate": ("estimate", "What training, prefill and decode cost for a model on given hardware."),
-    "kernel": ("answers", "One operation on the roofline: matmul, attention, elementwise."),
-    "collective": ("answers", "What an all-reduce or another collective costs."),
-    "shard": ("answers", "Which collective a sharded matmul needs, what it costs, and the other ways to split it."),
-    "goodput": ("answers", "What failures and checkpoints leave of a long run, and how often to save."),
-    "hardware": ("registries", "List chips, show one, or set several side by side."),
-    "prices": ("registries", "Dated offers of a chip by provider, region and kind; imports SkyPilot catalogs."),
-    "models": ("registries", "List models, show one, or import a Hugging Face config."),
-    "sweep": ("sweep", "A grid of estimates: every numeric input a range."),
-    "search": ("answers", "The best legal layout, exactly: training splits, or serving instances and pools."),
-    "plan": ("answers", "How many devices, of which chip, for how long, at what cost: a deadline, a budget or a rate."),
-    "fleet": ("answers", "Several models on one fleet: which on which chips, how many replicas, what is unused."),
-    "simulate": (
-        "simulate",
-        "An engine's scheduler over step times: percentiles, SLOs, the fewest replicas for a load.",
-    ),
-    "rl": (
-        "answers",
-        "A step of RL post-training: rollout, update, weight sync; which part is slow, which layout is best.",
-    ),
-    "compare": ("answers", "One plan across chips, ranked, at the same devices, cost or memory."),
-    "fit": ("answers", "Which quantizations of a model fit a machine, with what context, how fast."),
-    "check": ("check", "Check capacity plans against their requirements, in CI: pass, fail or inconclusive."),
-    "scaling": ("answers", "Scaling laws: compute-optimal sizes, batches, learning rates, runs."),
-    "speculate": ("answers", "Speculative decoding: speedup, best draft length, break-even."),
-    "serving": ("answers", "Cost per token, break-even, batching, beams, prefix cache, pools, quantization."),
-    "occupancy": ("answers", "How full a kernel's blocks leave a multiprocessor or a systolic array."),
-    "profile": ("answers", "Where a trace's time goes, and which kernels beat physics."),
-    "ops": ("answers", "Every operation of a phase: shape, FLOPs, bytes, bottleneck, floor, expected."),
-    "report": ("estimate", "One self-contained HTML page with the answer, its charts and derivations."),
-    "partitioning": (
-        "answers",
-        "Inference partitionings of a layer: weight-stationary in one or two axes, weight-gathered.",
-    ),
-    "aot": ("answers", "A jitted function on the roofline: XLA's FLOPs, bytes and memory, and what XLA miscounts."),
-    "measure": ("measure", "Time real kernels on this machine and write a hardware profile."),
-    "calibrate": ("measure", "Fit the engine's constants to your own benchmark results and training logs."),
-    "validate": ("measure", "Predictions against published and measured rows: errors, bias, coverage."),
-    "web": ("servers", "A page in the browser, on this machine."),
-    "mcp": ("servers", "The same questions as tools for an agent (Model Context Protocol)."),
-    "quiz": ("quiz", "Exercises of the workbook and the Scaling Book with fresh numbers, graded and explained."),
-    "formula": ("answers", "List formulas, show one, or evaluate it at given numbers."),
-}
+VERBS: dict[str, tuple[str, str]] = packaged(os.path.dirname(__file__), "verbs")["verbs"]  # a module and a line of help
 FORMER = {"layouts": "partitioning", "serve": "web"}  # verbs of earlier releases, which no help shows
 
 
@@ -294,8 +251,6 @@ def _click_exit(error: Exception) -> int:
 
 def other_tools() -> dict[str, str]:
     """Flags of other tools -> the option of the same meaning here: the nearest spelling is rarely the nearest meaning."""
-    from rooflinecli.specs.snapshots import packaged
-
     return {flag: here for here, flags in packaged(__file__, "other_tools").items() for flag in flags}
 
 

@@ -31,7 +31,7 @@ from rooflinecli.render.blocks import (
     page,
     records,
 )
-from rooflinecli.render.numbers import NONE, around, factor, percent, text, whole
+from rooflinecli.render.numbers import NONE, around, percent, room, text, times
 from rooflinecli.specs.snapshots import packaged
 
 if TYPE_CHECKING:  # they read YAML, which a small question need not
@@ -217,7 +217,7 @@ def quantities(answer: Record, without: tuple[str, ...] = ()) -> Page:
 def kernel(answer: Quantities) -> Page:
     """The expected time with its interval and bottleneck, then every quantity."""
     other = "memory" if answer.bound == "compute" else "compute"
-    ratio = f", {factor(float(answer.bound_by))} {other}" if float(answer.bound_by) < 1e6 else ""
+    ratio = f", {times(float(answer.bound_by))} {other}" if float(answer.bound_by) < 1e6 else ""
     headline = Headline(
         f"{answer.op} on {answer.hardware}, {answer.dtype}: expected {text(answer.time_s, 'time_s')}, 80% interval "
         f"{text(answer.interval_s, 'interval_s')}; {answer.bound} bound{ratio}"
@@ -267,7 +267,7 @@ _FILES = (
 def fit(answer: FitAnswer, estimate: EstimateAnswer | None = None) -> Page:
     """The machine and the model, the file types around the largest that holds the prompt, what limits it, and what is faster."""
     chip, model, files = answer.hardware, answer.model, answer.files
-    head = f"{model.name} ({count(model.parameters)} parameters) on {chip.name}, {whole(chip.capacity_bytes)}"
+    head = f"{model.name} ({count(model.parameters)} parameters) on {chip.name}, {room(chip.capacity_bytes)}"
     best = next((f for f in files if f.file == answer.largest), files[0])
     shown = [f for i, f in enumerate(files) if f is best or not any(_alike(f, one) for one in (*files[:i], best))]
     longest = max(shown, key=lambda f: f.max_context)  # the first of equals, which is the largest file

@@ -11,19 +11,7 @@ from rooflinecli.core.units import count, si
 from rooflinecli.engine import evaluate, phase_answer
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer, PriceAnswer, TriedChange, Workload
 from rooflinecli.render.blocks import Block, Column, Headline, Note, Page, Pairs, Prose, Table, page, records
-from rooflinecli.render.numbers import (
-    NONE,
-    amount,
-    around,
-    devices,
-    factor,
-    interval,
-    money,
-    percent,
-    rate,
-    text,
-    whole,
-)
+from rooflinecli.render.numbers import NONE, amount, around, devices, interval, money, percent, rate, room, text, times
 from rooflinecli.specs.prices import STALE_DAYS
 from rooflinecli.specs.quantities import DERIVED, Quantity
 
@@ -79,7 +67,7 @@ def limits(answer: EstimateAnswer) -> list[tuple[str, str]]:
     for name, phase in answer.timed.items():
         ratio = phase.bound_ratio or 0.0
         _, following, *_ = sorted(("compute", "memory", "communication"), key=lambda r: -float(phase.resources_s[r]))
-        ahead = "" if ratio > _ALONE else f", {factor(ratio)} {following}"
+        ahead = "" if ratio > _ALONE else f", {times(ratio)} {following}"
         most = _shares(phase)[: _NAMED if len(answer.timed) == 1 else _NAMED - 1]
         parts = ", ".join(f"{_GROUPS.get(group, group)} {percent(share)}" for share, group in most)
         rows.append((_made(answer.workload, name) or name, f"{phase.bottleneck} bound{ahead}: {parts}"))
@@ -88,7 +76,7 @@ def limits(answer: EstimateAnswer) -> list[tuple[str, str]]:
         for name, p in answer.phases.items()
     )
     capacity = next(iter(answer.phases.values())).memory.capacity_bytes
-    rows.append(("memory", f"{', '.join(full)} of {whole(float(capacity))} per device"))
+    rows.append(("memory", f"{', '.join(full)} of {room(float(capacity))} per device"))
     rows += [("try", tried(change, answer.workload)) for change in answer.changes_to_try or ()]
     return rows
 

@@ -31,14 +31,8 @@ def view(r: RlAnswer) -> Page:
         ("limits", slow if r.memory.fits else f"{largest.role}: {text(held, 'bytes')} of {capacity} per device")
     )
     if r.changes is None:
-        sums.append(
-            (
-                "try",
-                "--changes: what shortens the step"
-                if r.memory.fits
-                else f"--search: layouts that fit these devices; else {SMALLER}",
-            )
-        )
+        smaller = f"--search: layouts that fit these devices; else {SMALLER}"
+        sums.append(("try", "--changes: what shortens the step" if r.memory.fits else smaller))
     if run is not None:
         said = f"{plural(run.steps, 'step')}: {around(run.time_s, run.interval_s, 'time_s')}"
         sums.append(("run", said + (f", {money(run.usd)}" if run.usd else "")))
