@@ -356,10 +356,8 @@ def _gap(answer: EstimateAnswer) -> list[Block]:
     return [Prose(head, style="dim"), *(Prose(f"- {line}", indent=2) for line in lines)]
 
 
-_FIRST = (
-    "no run supports",
-    "has no flag",
-)  # notes of the best row on the first screen of another verb; its --details have the others
+# notes of the best row on the first screen of another verb; its --details have the others
+_FIRST = ("no run supports", "has no flag")
 
 
 def notes(answer: EstimateAnswer, first: bool | None = None) -> list[Block]:

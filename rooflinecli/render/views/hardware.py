@@ -55,15 +55,11 @@ def view(answer: Chips | ChipSheet | OffersAnswer) -> Page:
 def comparison(answer: Chips) -> Page:
     """Quantities down, chips across, a few of them in each table."""
     parts = [answer.chips[i : i + SIDE_BY_SIDE] for i in range(0, len(answer.chips), SIDE_BY_SIDE)]
-    rated = [chip for chip in answer.chips if _half(chip)]
-    most = [
-        ("16-bit FLOP/s", rated, lambda c: c.peak_flops_per_s[_half(c)]),
-        ("memory", answer.chips, lambda c: c.memory.capacity_bytes),
-        ("bandwidth", answer.chips, lambda c: c.memory.bandwidth_bytes_per_s or 0.0),
-    ]
-    head = "; ".join(f"most {what}: {max(chips, key=of).name}" for what, chips, of in most if chips)
+    fastest = max(answer.chips, key=lambda c: c.peak_flops_per_s.get(_half(c) or "", 0.0)).name
+    largest = max(answer.chips, key=lambda c: c.memory.capacity_bytes).name
+    widest = max(answer.chips, key=lambda c: c.memory.bandwidth_bytes_per_s or 0.0).name
     return page(
-        [Headline(head[:1].upper() + head[1:])],
+        [Headline(f"Most 16-bit FLOP/s: {fastest}; most memory: {largest}; most bandwidth: {widest}")],
         *([_across(chips, True)] for chips in parts),
         [Note(LEGEND)],
         details=[[_across(chips, False)] for chips in parts],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rooflinecli.core.record import ReportTable
 from rooflinecli.core.text import plural
@@ -42,8 +42,11 @@ def summarized(tables: Sequence[ReportTable], whole: Page) -> Page:
     """A line for each table of errors, that of all its rows; the `whole` of them is the details."""
     ends = ((one, next((r for r in one.rows if r.get("group") == "all"), one.rows[-1])) for one in tables if one.rows)
     scored = [(one.title[:1].upper() + one.title[1:], row) for one, row in ends if "mean" in row]
-    means, inside = ([row[name] for _, row in scored if name in row] for name in ("mean", "coverage"))
-    head = f"{plural(len(scored), 'table')}: mean error {_range(means)}; {_range(inside)} of the rows are in the 80% interval"
+    means, inside = (
+        sorted(float(row[name] or 0.0) for _, row in scored if name in row) for name in ("mean", "coverage")
+    )
+    errors, covered = (numbers.interval(found[0], found[-1], "fraction") for found in (means, inside))
+    head = f"{plural(len(scored), 'table')}: mean error {errors}; {covered} of the rows are in the 80% interval"
     columns = [
         Column("predicted against measured", text=True, least=30),
         *map(Column, (_HEADS.get(n, n) for n in _SUMMARY)),
@@ -55,11 +58,6 @@ def summarized(tables: Sequence[ReportTable], whole: Page) -> Page:
         )
     ]
     return page([Headline(head)], [Table(columns, lines)], more, details=whole.groups, about="every group, exclusions")
-
-
-def _range(fractions: Sequence[Any]) -> str:
-    """'2.8–27%'."""
-    return numbers.interval(min(fractions, default=0.0), max(fractions, default=0.0), "fraction")
 
 
 def validated(answer: ValidateAnswer) -> Page:

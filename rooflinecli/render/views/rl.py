@@ -13,8 +13,7 @@ _FIRST, _SHOWN = 3, 12  # layouts of a search on the first screen, and with the 
 
 def view(r: RlAnswer) -> Page:
     """The step in a sentence, its parts, both sides, memory, layouts tried."""
-    load, step = r.load, r.step
-    run = r.run
+    load, step, run = r.load, r.step, r.run
     sums = [
         ("tokens", f"{text(step.tokens, 'count')} per step, {rate(step.tokens_per_s)}, {rate(step.tokens_per_s_per_device)} per device"),
         ("MFU", f"{percent(step.mfu)} of the whole step, {percent(r.trainer.mfu)} of the update alone"),
