@@ -308,13 +308,11 @@ def _help(option: Option, question: type[Question[object]]) -> str:
         text = f"{text.removesuffix('.')}: yes, no or yes,no."
     if option.default in (None, MISSING, False, ()):
         return text
-    if option.kind == "time":
-        return f"{text} [default: {units.duration(float(option.default))}]"
-    if option.default is True:
-        return f"{text} [default: on]"
-    if isinstance(option.default, (int, float)):
-        return f"{text} [default: {option.default:g}]"
-    return f"{text} [default: {option.default}]"
+    shown = f"{option.default:g}" if isinstance(option.default, (int, float)) else option.default
+    shown = (
+        "on" if option.default is True else units.duration(float(option.default)) if option.kind == "time" else shown
+    )
+    return f"{text} [default: {shown}]"
 
 
 def show(answer: Any, view: str, how: Delivery, *, table: str = "", **shown: object) -> None:

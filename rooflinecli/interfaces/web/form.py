@@ -167,14 +167,8 @@ def differences(question: type[Question[Any]], pinned: Options, now: Options) ->
     rows = []
     for path, value in after.items():
         was, key = before.get(path), [part for part in path.split(".") if not part.isdigit()][-1]
-        if (
-            was is None
-            or value is None
-            or was == value
-            or key in ("reason", "schema")
-            or "interval" in path
-            or ".layout." in path
-        ):
+        same = was is None or value is None or was == value
+        if same or key in ("reason", "schema") or "interval" in path or ".layout." in path:
             continue
         figures = not isinstance(value, (str, bool)) and not isinstance(was, (str, bool)) and was
         change = f"{value / was - 1:+.1%}" if figures else ""
@@ -278,13 +272,9 @@ def _grouped(question: type[Question[Any]], options: Options) -> tuple[Fields, F
 def _field(option: Option, value: object) -> EscapedHtml:
     """A labeled field; sizes that people try out have a slider of powers of two next to them."""
     ident = f"o-{option.name}"
-    words = tuple(_TABLE["words"].get(option.name, ())) or (
-        ("", *option.choices)
-        if option.kind in ("choice", "stage")
-        else ("", "yes", "no")
-        if option.kind == "switch"
-        else ()
-    )
+    switched = ("", "yes", "no") if option.kind == "switch" else ()
+    chosen = ("", *option.choices) if option.kind in ("choice", "stage") else switched
+    words = tuple(_TABLE["words"].get(option.name, chosen))
     default = (
         "" if option.default in (None, MISSING, False, ()) else "yes" if option.default is True else f"{option.default}"
     )

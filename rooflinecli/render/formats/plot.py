@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rooflinecli.core import files
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.extras import install
+from rooflinecli.render.report.charts import Scale
 
 if TYPE_CHECKING:
     from rooflinecli.render.blocks import Picture
@@ -48,44 +48,37 @@ def _curves(picture: Picture) -> dict[str, list[tuple[float, float]]]:
     return curves
 
 
-class _Scale:
-    """Data -> cell."""
-
-    def __init__(self, values: list[float], cells: int, log: bool):
-        self.log, self.cells = log, cells
-        self.low, self.high = min(values), max(values)
-        if not log and self.low > 0 and self.low < self.high / 3:
-            self.low = 0.0
-        if self.low == self.high:
-            self.low, self.high = (self.low / 2, self.high * 2) if self.low else (0.0, 1.0)
-
-    def __call__(self, value: float) -> int:
-        low, high, v = (
-            (math.log(self.low), math.log(self.high), math.log(value)) if self.log else (self.low, self.high, value)
-        )
-        return min(max(round((v - low) / (high - low) * (self.cells - 1)), 0), self.cells - 1)
+def _scale(values: list[float], cells: int, log: bool) -> Scale:
+    """Data onto the places of cells: from zero where values are far apart and none is negative."""
+    low, high = min(values), max(values)
+    if not log and 0 < low < high / 3:
+        low = 0.0
+    if low == high:
+        low, high = (low / 2, high * 2) if low else (0.0, 1.0)
+    return Scale(low, high, 0, cells - 1, log)
 
 
 def text(picture: Picture) -> str:
     """The picture in characters, with a legend."""
     curves = _curves(picture)
     points = [*picture.points(), *(p for line in curves.values() for p in line)]
-    up = _Scale([y for _, y in points], HEIGHT, picture.log or picture.log_up)
+    up = _scale([y for _, y in points], HEIGHT, picture.log or picture.log_up)
     top, bottom = (f"{end:.{0 if picture.boxes else 3}{'f' if picture.boxes else 'g'}}" for end in (up.high, up.low))
     pad = max(len(top), len(bottom))
     width = WIDTH - pad - 2
-    across = _Scale([x for x, _ in points], width, picture.log)
+    across = _scale([x for x, _ in points], width, picture.log)
     cells = [[" "] * width for _ in range(HEIGHT)]
     for line in curves.values():
         for x, y in line:
-            cells[HEIGHT - 1 - up(y)][across(x)] = "·"
+            cells[HEIGHT - 1 - round(up(y))][round(across(x))] = "·"
     for i, line in enumerate(picture.series.values()):
         for x, y in line:
-            cells[HEIGHT - 1 - up(y)][across(x)] = MARKS[i % len(MARKS)]
+            cells[HEIGHT - 1 - round(up(y))][round(across(x))] = MARKS[i % len(MARKS)]
     for mark, boxes in zip(MARKS, picture.boxes.values(), strict=False):
         for left, right, low, high in boxes:
-            for row in cells[HEIGHT - 1 - up(high) : HEIGHT - up(low)]:
-                row[across(left) : across(right)] = mark * (across(right) - across(left))
+            start, stop = round(across(left)), round(across(right))
+            for row in cells[HEIGHT - 1 - round(up(high)) : HEIGHT - round(up(low))]:
+                row[start:stop] = mark * (stop - start)
     rows = [
         f"{(top if r == 0 else bottom if r == HEIGHT - 1 else '').rjust(pad)} ┤{''.join(row).rstrip()}"
         for r, row in enumerate(cells)

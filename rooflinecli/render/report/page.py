@@ -245,16 +245,8 @@ def _memory(figures: EmbeddedFigures) -> EscapedHtml:
             _titled(figures, phase)[0], ": ", figures(f"{path}.total_bytes"), " of ", figures(f"{path}.capacity_bytes"),
             f", {full:.0%}", tag("strong", " does not fit", class_="bad") if full > 1 else None,
         )  # fmt: skip
-        bars.append(
-            _bar(
-                figures,
-                title,
-                parts,
-                max(held["capacity_bytes"], held["total_bytes"]),
-                lambda value: si(value, "B"),
-                mark=held["capacity_bytes"] if full > 1 else None,
-            )
-        )
+        mark, end = held["capacity_bytes"] if full > 1 else None, max(held["capacity_bytes"], held["total_bytes"])
+        bars.append(_bar(figures, title, parts, end, lambda value: si(value, "B"), mark))
     return join(bars)
 
 
@@ -281,11 +273,8 @@ def _bar(
         )
         for name, value, path in parts
     ]
-    keys += (
-        [tag("li", tag("strong", "|", class_="bad", aria_hidden="true"), "what the device has")]
-        if mark is not None
-        else []
-    )
+    if mark is not None:
+        keys.append(tag("li", tag("strong", "|", class_="bad", aria_hidden="true"), "what the device has"))
     return tag(
         "figure",
         tag("figcaption", title),
