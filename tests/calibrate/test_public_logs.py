@@ -22,6 +22,15 @@ def _block(head: str, end: str, *fields: tuple[str, object]) -> str:
     return head + title + "".join(f"{name + ':':<41}{value}\n" for name, value in fields) + end
 
 
+def _mllog(*events: tuple[str, float, object, dict]) -> str:
+    """Events of MLPerf training: key, seconds, value and metadata."""
+    rows = (
+        {"time_ms": round(time * 1000) + 1, "key": key, "value": value, "metadata": more}
+        for key, time, value, more in events
+    )
+    return "".join(f":::MLLOG {json.dumps(row)}\n" for row in rows)
+
+
 CLOSED = "=" * 50 + "\n"
 _AIPERF = {
     "time_to_first_token": (195.84, "ms"),
@@ -316,7 +325,7 @@ PUBLIC: dict[str, tuple[str, list[tuple]]] = {
         "[rank0]:2024-06-13 12:53:42,562 - root - INFO - step: 10  loss: 10.7798  memory: 41.18GiB(43.33%)  wps: 2,792  mfu: 16.35%\n"
         "[rank0]:2024-06-13 12:54:04,065 - root - INFO - step: 20  loss:  9.1087  memory: 41.18GiB(43.33%)  wps: 3,812  mfu: 22.32%\n"
         "[rank0]:2024-06-13 12:54:25,626 - root - INFO - step: 30  loss:  7.9951  memory: 41.18GiB(43.33%)  wps: 3,802  mfu: 22.27%\n",
-        [(3, "train", 3812.0, "tokens/s/device", {"notes": ("median of 2 steps",)})],
+        [(3, "train", 3812.0, "tokens/s/device", {"notes": ("median of 2 steps", "a run of 4 steps, too short to be steady")})],
     ),
     "AI-Hypercomputer/maxtext, issue 8": (
         "completed step: 15109, seconds: 2.166, TFLOP/s: 36.739, loss: 2.191\ncompleted step: 15110, seconds: 2.165, TFLOP/s: 36.755, loss: 2.191\n",
@@ -466,7 +475,7 @@ PUBLIC: dict[str, tuple[str, list[tuple]]] = {
     "karpathy/llama2.c, issue 461": (  # with an evaluation in a step
         "500 | loss 6.0091 | lr 5.000000e-05 | 870067.53ms | mfu 0.19%\n510 | loss 5.2391 | lr 4.999939e-05 | 8175.64ms | mfu 0.19%\n"
         "520 | loss 5.6863 | lr 4.999756e-05 | 7966.06ms | mfu 0.20%\n530 | loss 5.7223 | lr 4.999452e-05 | 8039.18ms | mfu 0.20%\n",
-        [(3, "train", 7.96606, "s", {"notes": ("median of 2 steps",)})],
+        [(3, "train", 7.96606, "s", {"notes": ("median of 2 steps", "a run of 4 steps, too short to be steady")})],
     ),
     "karpathy/nanoGPT, with what it prints first": (
         "tokens per iteration will be: 491,520\niter 0: loss 10.9886, time 51830.12ms, mfu -100.00%\niter 10: loss 10.1, time 250.36ms, mfu -100.00%\n"
@@ -476,7 +485,7 @@ PUBLIC: dict[str, tuple[str, list[tuple]]] = {
     "dhairyag/ShakespeareGPT-Forge:log.md": (
         "step 0 | loss: 10.9677 | dt: 25213.31ms | tok/sec: 5198.52 | norm: 6.74 | lr: 0.000010\n"
         "step 10 | loss: 8.6117 | dt: 19315.15ms | tok/sec: 6785.97 | norm: 2.93 | lr: 0.000110\n",
-        [(2, "train", 19.31515, "s", {"notes": ("a single step; warm-up may be in it",)})],
+        [(2, "train", 19.31515, "s", {"notes": ("a single step; warm-up may be in it", "a run of 2 steps, too short to be steady")})],
     ),
     "karpathy/llm.c, a check of three steps": (
         "step    1/3 | loss 11.032358 (+nanz)| norm 22.1414 (+nanz)| lr 8.57e-07 | 2511.08 ms | 40.0% bf16 MFU | 208790 tok/s\n"
@@ -666,6 +675,88 @@ PUBLIC: dict[str, tuple[str, list[tuple]]] = {
     "InternLM/InternEvo:doc/en/usage.md": (
         "INFO train.py:323 in record_current_batch_training_metrics -- tflops=189.8,step=1,loss=11.61,tgs (tokens/gpu/second)=4274.45,lr=6e-07,micro_num=4\n",
         [(1, "train", 4274.45, "tokens/s/device", {})],
+    ),
+    "argonne-lcf/LLM-Inference-Bench:Plots/Fig_18/SN40L_latency_throughput.csv": (  # the rate counts prompts too, and tells the unit of the latency
+        "Hardware,Num of Hardware,Framework,Model,Input Output Length,Batch Size,Latency,Throughput\n"
+        "SambaNova SN40L,8,sambaflow,mistralai/Mistral-7B-v0.1,128,1,0.20874103065883887,1226.4\n\nSambaNova SN40L,8,sambaflow,mistralai/Mistral-7B-v0.1,128,16,0.5878638268557322,6967.6\n",
+        [(2, "static", 0.208741, "s/batch", {"model": "mistralai/Mistral-7B-v0.1", "n": 8, "prompt": 128, "output": 128, "batch": 1, "device": ["SambaNova SN40L"]}), (4, "static", 0.587864, "s/batch", {"batch": 16})],
+    ),
+    "argonne-lcf/LLM-Inference-Bench:Plots/Fig_21/all_results_TTFT.csv": (
+        "Hardware,Num of Hardware,Framework,Model,Input Length,Output Length,Batch Size,Latency\n\nNvidia A100 GPU,1,vLLM,meta-llama/Llama-2-7b-hf,1024,1,16,2.27\n",
+        [(3, "itl", 2.27, "s", {"unread": "the unit of its latency is not stated", "engine": "vllm", "device": ["Nvidia A100"]})],
+    ),
+    "LottoLottoLotto/4x3090-llm-benchmarks:catalog/models/qwen3-5-27b.md": (
+        "| run | model | quant | engine | layout | ctx | conc | primary metric |\n|---|---|---|---|---|---:|---:|---:|\n| a | Qwen3.5-27B | awq-int4 | vllm 0.23.0 | TP=4 | 8192 | 1 | **26.11** output tok/s |\n",
+        [(3, "throughput", 26.11, "tokens/s", {"model": "Qwen3.5-27B", "weight-dtype": "int4", "tp": 4, "concurrency": 1, "notes": (
+            "of its table the columns run, ctx are not read", "the tokens per second of its table are taken as those of the output")})],
+    ),
+    "SvangenStudios/dgx-spark-agent-serving-benchmarks:results/RESULTS.md": (
+        "| Content | Decode | Draft acceptance |\n|---|---|---|\n| Code | **62.5–68.1 tok/s** | **71.0%** |\n| English prose | 35.3 tok/s | 28.4% |\n\n"
+        "| Depth | Prompt tokens | Hits | TTFT | Prefill |\n|---|---|---|---|---|\n| 32K | 33,089 | 3/3 | 0.30 min | 1,810 tok/s |\n",
+        [
+            (4, "itl", 1 / 35.3, "s", {"unread": "speculative decoding; its tokens of a step are not stated", "notes": (
+                "the load is not in the file", "of its table the columns Content are not read", "lines 3 of its table are not read: no single figure")}),
+            (8, "ttft", 18.0, "s", {"prompt": 33089, "unread": ""}),
+        ],
+    ),
+    "vllm-project/production-stack:tutorials/25-v100-legacy-gpu-deployment.md": (
+        "| Model | TP | Approx. throughput | Notes |\n| --- | --- | --- | --- |\n| `Qwen2.5-7B-Instruct` | 2 | ~155 tok/s/GPU | NVLink pair. |\n",
+        [(3, "throughput", 310.0, "tokens/s", {"tp": 2, "unread": "its table says neither of serving nor of training what it is"})],
+    ),
+    "awslabs/awsome-distributed-training:3.test_cases/pytorch/vllm/dsv3-uccl-nixl/README.md": (
+        "| Config | GPUs | Burst tok/s | P50 TPOT @1RPS | tok/s/GPU |\n| --- | :--: | --: | --: | --: |\n| 1P+1D | 16 | 4,082 | 20.93ms | 255.10 |\n",
+        [(3, "throughput", 4081.6, "tokens/s", {"n": 16, "unread": "separate pools of prefill and decode are not one estimate"})],
+    ),
+    "a table of metrics, as reports of two configurations have them": (
+        "Results\n\n| Metric | c=1 | c=8 |\n|---|---|---|\n| Concurrency | 1 | 8 |\n| Mean TTFT (ms) | 31.2 | 90 |\n| P99 TTFT (ms) | 40 | 400 |\n| Mean TPOT (ms) | 9.5 | 12.5 |\n",
+        [(3, "itl", 0.0095, "s", {"concurrency": 1}), (3, "ttft", 0.0312, "s", {}), (3, "itl", 0.0125, "s", {"concurrency": 8}), (3, "ttft", 0.09, "s", {})],
+    ),
+    "a table whose rows are repeated in bold": (
+        "| Concurrency | TTFT p50 | ITL mean | Throughput |\n| ---: | ---: | ---: | ---: |\n| 2 | 87.1 ms | 26.2 ms | 70.1 tok/s |\n| **2** | **87.1 ms** | **26.2 ms** | **70.1 tok/s** |\n",
+        [(3, "itl", 0.0262, "s", {"concurrency": 2, "notes": ("printed 2 times, read once",)}), (3, "ttft", 0.0871, "s", {})],
+    ),
+    "ngkore/docs:ai-ml/grok2-deployment-via-sglang.md": (
+        "[2025-09-11 10:24:10] server_args=ServerArgs(model_path='/models/grok-2', tp_size=8, dp_size=1, pp_size=1)\n"
+        "[2025-09-12 07:27:13 TP0] Prefill batch. #new-seq: 1, #new-token: 15, #cached-token: 2, token usage: 0.00, #running-req: 0, #queue-req: 0,\n"
+        + "".join(
+            f"[2025-09-12 07:27:14 TP0] Decode batch. #running-req: 1, #token: {tokens}, token usage: 0.00, cuda graph: True, gen throughput (token/s): {rate}, #queue-req: 0,\n"
+            for tokens, rate in ((44, 0.07), (84, 98.94), (124, 98.71), (164, 98.44))
+        ),
+        [(5, "itl", 1 / 98.71, "s", {"model": "/models/grok-2", "tp": 8, "batch": 1, "prompt": 124, "notes": ("median of 3 reports of 1 requests",)})],
+    ),
+    "dennislee22/vLLM-benchmarking:README.md, its server alone": (  # the first report of ten requests had a prompt in it
+        "INFO 09-02 13:00:00 [kv_cache_utils.py:1] GPU KV cache size: 412,000 tokens\n"
+        + "".join(
+            f"(APIServer pid=158) INFO 09-02 13:08:10 [loggers.py:123] Engine 000: Avg prompt throughput: {prompts} tokens/s, Avg generation throughput: {rate} tokens/s, Running: {running} reqs, "
+            f"Waiting: 0 reqs, GPU KV cache usage: {share}%, Prefix cache hit rate: 53.7%\n"
+            for prompts, rate, running, share in ((1024.0, 130.1, 10, 3.0), (0.0, 238.7, 10, 3.5), (0.0, 240.2, 10, 4.1), (0.0, 241.0, 10, 4.7), (0.0, 99.0, 4, 2.0))
+        ),
+        [(4, "itl", 10 / 240.2, "s", {"batch": 10, "prompt": 1689, "output": 1, "engine": "vllm"})],
+    ),
+    "mlcommons/training_results_v3.1:Intel-HabanaLabs/results/HLS-Gaudi2-N48-PT/gpt3": (  # counts tokens, and brackets its evaluations
+        _mllog(("submission_benchmark", 0, "gpt3", {}), ("global_batch_size", 0, 2048, {}), ("max_sequence_length", 0, 2048, {}), ("run_start", 0, None, {}), ("block_start", 3.5, None, {"epoch_count": 50331648}),
+            *((key, time, None, {"epoch_num": 50331648 * i}) for i, start in enumerate((428, 808, 1188), 1) for key, time in (("eval_start", start), ("eval_accuracy", start + 45), ("eval_stop", start + 45)))),
+        [(9, "train", 335 / 12, "s", {"batch": 2048, "seq": 2048, "model": "gpt3-175b", "notes": ("median of 2 steps", "a run of 3 steps, too short to be steady", "from counts of its samples and their times")})],
+    ),
+    "mlcommons/training_results_v4.0:Google/results/cloud-tpu-v5p-2048-maxtext/gpt3": (  # evaluates before a block stops
+        _mllog(("submission_benchmark", 0, "gpt3", {}), ("global_batch_size", 0, 2048, {}), ("max_sequence_length", 0, 2048, {}), ("run_start", 0, None, {}),
+            *((key, 155.4 + 141.7 * i, None, {"epoch_num": 50331648 * (i + 1)} if key == "eval_accuracy" else {}) for i in range(5) for key in ("block_stop", "eval_accuracy", "block_start"))),
+        [(12, "train", 141.7 / 12, "s", {"notes": ("median of 3 steps", "from counts of its samples and their times, evaluation included")})],
+    ),
+    "mlcommons/training_results_v4.0:JuniperNetworks/results/h100_n4_ngc24.1_pytorch_deepspeed/llama2_70b_lora": (
+        _mllog(("submission_benchmark", 0, "llama2_70b_lora", {}), ("global_batch_size", 0, 32, {}), ("run_start", 0, "", {}), ("train_loss", 114, 3.7, {"samples_count": 320}), ("train_loss", 215, 2.3, {"samples_count": 640}),
+            ("train_loss", 314, 1.5, {"samples_count": 960}), ("block_stop", 400, "", {"samples_count": 1088}), ("eval_accuracy", 400, 0.95, {"samples_count": 1088}), ("block_start", 400, "", {"samples_count": 34}),
+            ("train_loss", 459, 1.3, {"samples_count": 1280}), ("train_loss", 558, 1.3, {"samples_count": 1600})),
+        [(6, "train", 9.9, "s", {"batch": 32, "recipe": "lora"})],
+    ),
+    "bigscience-workshop/bigscience:experiments/bandwidth/all_reduce_bench-a100-n4.txt": (  # ranks print between each other's lines
+        "ignore me 17\n6:\n duration: 3.9563 sec\n algo throughput: 16176643777.3540 bps, 16.1766 Gbps\n busbw: 15.6711  Gbps\nignore me 17\n28:\n duration: 4.0857 sec\nignore me 17\n"
+        " algo throughput: 15664581341.3504 bps, 15.6646 Gbps\n busbw: 15.1751  Gbps\n duration: 4.1 sec\n algo throughput: 15441789907.3424 bps, 15.4418 Gbps\n busbw: 14.9592  Gbps\n",
+        [(3, "collective", 3.9563, "s", {"op": "all-reduce", "bytes": 4.0e9, "n": 32}), (8, "collective", 4.0857, "s", {"bytes": 4.0e9, "n": 32})],
+    ),
+    "stas00/ml-engineering:network/README.md, all_reduce_bench on 8x H200": (
+        "| payload |    busbw   |    algbw   |\n| ------: | ---------: | ---------: |\n|   32KiB |   1.44GBps |   0.82GBps |\n|   16GiB | 482.26GBps | 275.58GBps |\n",
+        [(3, "collective", 32768 / 0.82e9, "s", {"bytes": 32768.0, "n": 8}), (4, "collective", 2**34 / 275.58e9, "s", {"op": "all-reduce", "n": 8})],
     ),
 }  # fmt: skip
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Protocol
 
 from rooflinecli.core.errors import DataError
+from rooflinecli.importers.logs import result_tables
+from rooflinecli.importers.logs.server_logs import ServerLog
 from rooflinecli.importers.source import MeasuredRow, Source, load
 
 # a loss of pairs: TRL, LLaMA-Factory and NeMo-Aligner; DeepSpeed-Chat
@@ -35,7 +37,7 @@ class Reader(Protocol):
 @cache
 def readers() -> tuple[Reader, ...]:
     """Every reader: a module with TOOL, claims(source) and read(source), or the READERS of one."""
-    names = [m.name for m in pkgutil.iter_modules(__path__) if m.name != "serving_run"]
+    names = [m.name for m in pkgutil.iter_modules(__path__) if m.name not in ("serving_run", "result_tables")]
     modules = [import_module(f"{__name__}.{name}") for name in names]
     return tuple(reader for module in modules for reader in getattr(module, "READERS", (module,)))
 
@@ -50,10 +52,19 @@ def read_source(source: Source) -> list[MeasuredRow]:
     claimed = [reader for reader in readers() if reader.claims(source)]
     if not claimed and any(mark in source.head for mark in _TRACES):
         raise DataError(f"{source.at(1)}: a trace of kernels, no benchmark; give it to `roofline profile`")
-    if not claimed:
+    tables = [] if source.looks_like_json else result_tables.read(source)
+    if not claimed and not tables:
         why = f"{source.at(1)}: unknown measurement format{_near(source)}; `roofline calibrate --help` and docs/calibrate.md list those that are read"
         raise DataError(why)
-    found = [reading for reader in claimed for reading in reader.read(source)]
+    # of one run a client's result counts, then what its server reports, then a table that sums it up
+    own = [reader for reader in claimed if not isinstance(reader, ServerLog)] or claimed
+    found = [reading for reader in own for reading in reader.read(source)] if own else tables
+    others = [reader.TOOL for reader in claimed if reader not in own]
+    if not {row.where for row in tables} & {row.where for row in found}:
+        others += [f"the table at {row.where.rpartition('/')[2]}" for row in tables[:1]]
+    if found and others:
+        note = f"{' and '.join(others)} not read next to it"
+        found[0] = replace(found[0], notes=(*found[0].notes, note))
     if not found:
         names = " and ".join(reader.TOOL for reader in claimed)
         why = f"{source.at(len(source.lines))}: looks like {names}, but has no result in the form that they print; give their whole output"
@@ -64,8 +75,10 @@ def read_source(source: Source) -> list[MeasuredRow]:
             raise DataError(why)
     if _PAIRS.search(source.plain):
         pairs = "preference optimization: a sample is a pair, and a reference model reads it too"
-        own = {i: {"recipe": "dpo", **row.options} for i, row in enumerate(found) if row.quantity == "train"}
-        found = [replace(r, options=own[i], notes=(*r.notes, pairs)) if i in own else r for i, r in enumerate(found)]
+        found = [
+            replace(r, options={"recipe": "dpo", **r.options}, notes=(*r.notes, pairs)) if r.quantity == "train" else r
+            for r in found
+        ]
     if _GENERATES.search(source.plain):
         found = [replace(row, unread=_MIXED) if row.quantity == "train" else row for row in found]
     return _once(found)

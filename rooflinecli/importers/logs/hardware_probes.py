@@ -1,9 +1,11 @@
-"""Micro-benchmarks of hardware: collectives by nccl-tests, OSU and perftest; matmuls by mamf-finder and the CUTLASS profiler; `roofline measure`."""
+"""Micro-benchmarks of hardware: collectives by nccl-tests, OSU and perftest, all_reduce_bench; matmuls by mamf-finder and the CUTLASS profiler; `roofline measure`."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
+from statistics import median
 from typing import Any
 
 from rooflinecli.core.errors import DataError
@@ -23,6 +25,7 @@ _OSU_OTHERS = re.compile(_NAMES["osu_others"])
 _PERFTEST_HEAD = re.compile(r"#bytes\s+#iterations\s+BW peak\[(\w+)/sec\]\s+BW average\[(\w+)/sec\]")
 _MAMF_ROW = re.compile(r"([\d.]+)\s*(?:TFLOPS|\(mean\)).*?@ (\d+)x(\d+)x(\d+) \(MxNxK\)")
 _MAMF_DTYPE = re.compile(r"dtype[=:\s]+(?:torch\.)?(bfloat16|float16|float8_e4m3fn|float32)")
+_HALF_CENT = 0.005  # rates of all_reduce_bench have two decimals
 _CUTLASS = "Problem,Provider,OperationKind"
 _MEASURE = "roofline-measure/1"
 
@@ -160,6 +163,46 @@ def _mamf(source: Source, tool: str) -> list[MeasuredRow]:
     return found
 
 
+def _all_reduce(source: Source, tool: str) -> list[MeasuredRow]:
+    """all_reduce_bench (stas00/ml-engineering): a table of payloads, or what every rank prints of one, whose first rate counts it twice.
+
+    Devices follow from the bus's rate over the other, 2 (n - 1) / n, where the digits of the largest payload leave no other number. All
+    ranks time the same collective, and print between each other's lines: the size that most agree on in three digits is kept.
+    """
+    found, scale = list[tuple[int, float, float, float, float]](), _NAMES["sizes"]
+    for match in (
+        match for pattern in _NAMES["all_reduce_bench"] for match in re.finditer(pattern, source.plain, re.M)
+    ):
+        said, line = match.groupdict(), source.line_of(match.start())
+        rate, bus = (float(said[name]) * scale[said[f"{name}_unit"]] for name in ("rate", "bus"))
+        if rate and "time" in said:
+            time = float(said["time"])
+            found.append((line, time, float(f"{time * rate / 2:.3g}"), 2 * bus / rate, 0.0))
+        elif rate:
+            size, share = float(said["payload"]) * scale[said["payload_unit"]], bus / rate
+            found.append(
+                (
+                    line,
+                    size / rate,
+                    size,
+                    share,
+                    share * _HALF_CENT * (1 / float(said["bus"]) + 1 / float(said["rate"])),
+                )
+            )
+    if not found:
+        return []
+    usual = None if "payload" in source.plain else Counter(row[2] for row in found).most_common(1)[0][0]
+    largest = found if usual else [max(found, key=lambda row: row[2])]
+    share, open_by = (median(row[i] for row in largest) for i in (3, 4))
+    counts = {round(2 / (2 - each)) for each in (share - open_by, share + open_by) if 0 < each < 2}
+    n = counts.pop() if len(counts) == 1 else None
+    return [
+        MeasuredRow(source.at(line), tool, "collective", time, probe={"op": "all-reduce", "bytes": size, "n": n})
+        for line, time, size, *_ in found
+        if usual in (None, size)
+    ]
+
+
 def _cutlass(source: Source, tool: str) -> list[MeasuredRow]:
     """CUTLASS profiler (--output): a row per kernel and problem, runtime in milliseconds; the best kernel of each problem counts."""
     best: dict[Any, MeasuredRow] = {}
@@ -200,6 +243,7 @@ READERS = (
     LogReader("OSU micro-benchmarks", re.compile(r"(?s)# OSU \S+(?=.*# Size\s)"), _osu),
     LogReader("perftest", _PERFTEST_HEAD, _perftest),
     LogReader("mamf-finder", _MAMF_ROW, _mamf),
+    LogReader("all_reduce_bench", re.compile("|".join(_NAMES["all_reduce_marks"])), _all_reduce),
     LogReader("CUTLASS profiler", re.compile(rf"^{_CUTLASS}", re.MULTILINE), _cutlass),
     LogReader("roofline measure", re.compile(rf'^\s*[\[{{].*"{_MEASURE}"', re.MULTILINE), _measure),
 )

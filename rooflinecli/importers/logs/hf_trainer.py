@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from rooflinecli.core.errors import DataError
+from rooflinecli.importers.logs import step_logs
 from rooflinecli.importers.source import MeasuredRow, Options, Source, number, positive
 
 TOOL = "Hugging Face Trainer"
@@ -122,6 +123,8 @@ def _run(source: Source, line: int, fields: dict[str, float], head: dict[str, fl
         options["batch"] = _only_whole(least, most)
     options = {name: value for name, value in options.items() if value is not None}
     notes = [_WHOLE]
+    if steps and steps < step_logs.STEADY:
+        notes.append(f"a run of {steps:g} steps, too short to be steady")
     value, unit = (runtime / steps, "s") if steps else (1 / rate, "s") if rate else (0.0, "")
     if not steps and samples and (not rate or samples > rate):
         value, unit = samples, "samples/s"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 from rooflinecli.core.errors import DataError
@@ -42,9 +43,38 @@ def read(source: Source) -> list[MeasuredRow]:
             return step_logs.settled(source, TOOL, steps, unit, options)
     if all("power" in event["key"] or event["key"] == "conversion_eff" for _, event in events):
         return []  # which importers/logs/power reads
+    if benchmark in _TABLE["models"] and options.get("batch"):
+        steps, note = _counted(events, options["batch"], options.get("seq"))
+        rows = step_logs.settled(source, TOOL, steps, "s", options)
+        if rows:
+            return [replace(row, notes=(*row.notes, note)) for row in rows]
     whole = "a whole run" if "run_stop" in said else "a run without its end"
-    why = f"{benchmark or TOOL}: {whole}, which states neither the time of a step nor a throughput; its samples over its time include evaluation"
+    why = f"{benchmark or TOOL}: {whole}, which states neither the time of a step nor a throughput, and at no two times its samples"
     raise DataError(f"{source.at(len(source.lines))}: {why}")
+
+
+def _counted(events: list[tuple[int, Json]], batch: float, seq: float | None) -> tuple[list[tuple[int, float]], str]:
+    """(line, seconds) of the steps between events that count the samples or tokens so far, without the time between the start and the end of
+    an evaluation; and a note. Where evaluation has no start, what ends with one is left out, unless there is nothing else."""
+    apart = any(event["key"] == "eval_start" for _, event in events)
+    clock, since, last = 0.0, None, (0.0, 0.0)
+    found: list[tuple[int, float, float, bool]] = []
+    for line, event in events:
+        key, now, more = event["key"], (positive(event.get("time_ms")) or 0.0) / 1000, event.get("metadata") or {}
+        clock += now - since if since is not None else 0.0
+        runs = key in _TABLE["starts"] or (since is not None and key not in _TABLE["stops"])
+        since = now if runs else None
+        count = next((size for name in _TABLE["counts"] if (size := positive(more.get(name)))), 0.0)
+        if key in _TABLE["counted"] and count > last[1] and clock > last[0]:
+            found.append((line, clock - last[0], count - last[1], apart or key == "train_loss"))
+            last = clock, count
+    clean = [each for each in found if each[3]] or found
+    tokens = batch * (seq or 1.0)
+    unit = tokens if all(count % tokens == 0 for _, _, count, _ in clean) else batch
+    note = (
+        f"from counts of its samples and their times{'' if all(each[3] for each in clean) else ', evaluation included'}"
+    )
+    return [(line, time / (count / unit)) for line, time, count, _ in clean], note
 
 
 def _events(source: Source) -> Any:

@@ -16,6 +16,7 @@ from rooflinecli.importers.source import MeasuredRow, Options, Source, positive
 from rooflinecli.specs.snapshots import table
 
 WARM_UP = 2  # steps in which kernels are compiled, or that return before they ran
+STEADY = 5  # steps of a run from which on it is not called short
 ROUNDED = 3  # digits of a figure with a fraction: fewer are noted
 _MEAN = "the mean of the run's steps so far, as its last line states it"
 SPREAD = 0.15  # of the median: a larger spread is noted
@@ -40,6 +41,7 @@ def settled(
     quarter = sorted(v for _, v in kept)
     apart = (quarter[3 * len(kept) // 4] - quarter[len(kept) // 4]) / middle
     notes = [f"median of {len(kept)} steps"] if len(kept) > 1 else ["a single step; warm-up may be in it"]
+    notes += [f"a run of {len(steps)} steps, too short to be steady"] * (1 < len(steps) < STEADY)
     if apart > SPREAD:
         notes.append(f"half of the steps lie {apart:.0%} apart")
     given = {key: v for key, v in (options or {}).items() if v is not None}
