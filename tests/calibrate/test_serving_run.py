@@ -213,7 +213,7 @@ def test_perftest_reads_the_average_until_its_table_ends() -> None:
         ("log:6", pytest.approx(65536 / 10e9)),
     ]
     assert found[0].probe == {"op": "permute", "bytes": 65536, "n": 2, "streamed": True}
-    with pytest.raises(DataError, match=r"log:1: BW average in KB/sec; expected Gb or MB or MiB"):
+    with pytest.raises(DataError, match=r"log:2: a rate in KB; expected Gb, MB, MiB"):
         read_source(Source("log", head.format("KB") + row.format("1.0")))
     short = head.format("MB") + row.format("1000.0") + " 65536 5000 0.00\n 65536 x 0.0 9.0 1\n"
     assert len(read_source(Source("log", short))) == 1

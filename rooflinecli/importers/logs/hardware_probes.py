@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from dataclasses import replace
-from statistics import median
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rooflinecli.core.errors import DataError
@@ -19,13 +17,6 @@ _NCCL_NAME = re.compile(_NAMES["nccl_program"])
 _NCCL_FACTOR = 1.02
 _NCCL_DEVICES = re.compile(r"\bnThread\s+(\d+)\s+nGpus\s+(\d+)\b")  # of one process
 _NCCL_RANK = re.compile(r"^\W*Rank\s+(\d+)\s.*?(\S+) +device\s+(\d+) +(?:\[\S+\] +)?(.*?)\s*$")
-# OSU 7 validates with -c
-_OSU_ROW = re.compile(r"^\W*(\d+)\s+([\d.]+)(?:\s+(?:[\d.]+|(Fail)|Pass))*\s*\W*(?:[←#].*)?$")
-_OSU_OTHERS = re.compile(_NAMES["osu_others"])
-_PERFTEST_HEAD = re.compile(r"#bytes\s+#iterations\s+BW peak\[(\w+)/sec\]\s+BW average\[(\w+)/sec\]")
-_MAMF_ROW = re.compile(r"([\d.]+)\s*(?:TFLOPS|\(mean\)).*?@ (\d+)x(\d+)x(\d+) \(MxNxK\)")
-_MAMF_DTYPE = re.compile(r"dtype[=:\s]+(?:torch\.)?(bfloat16|float16|float8_e4m3fn|float32)")
-_HALF_CENT = 0.005  # rates of all_reduce_bench have two decimals
 _CUTLASS = "Problem,Provider,OperationKind"
 _MEASURE = "roofline-measure/1"
 
@@ -95,112 +86,54 @@ def _nccl_row(
     return MeasuredRow(where, tool, "collective", time * 1e-6, probe=probe, doubt=doubt)
 
 
-def _osu(source: Source, tool: str) -> list[MeasuredRow]:
-    """OSU micro-benchmarks: MB/s or microseconds by message size."""
-    found = []
-    op, rate, apart, host = None, False, "", False
-    for line, text in enumerate(source.lines, start=1):
-        if "# OSU " in text:
-            words = text.lower()
-            named = words.replace("-", "").replace(" ", "_").replace("__", "_")
-            op = next((op for name, op in _NAMES["osu"].items() if name in named), None)
-            other, host = _OSU_OTHERS.search(words), "mpi-" not in words  # MPI-CUDA, MPI-ROCM: buffers on devices
-            apart = f"OSU's {other[0]} test is none of a transfer or a collective by itself" if other else ""
-        elif "# Size" in text:
-            rate = "Bandwidth" in text
-        elif op and (match := _OSU_ROW.match(text)):
-            size, value = positive(match[1]), positive(match[2])
-            if size and value:
-                taken = size / (value * 1e6) if rate else value * 1e-6
-                probe = {"op": op, "bytes": size, "n": 2 if op == "permute" else None, "streamed": rate}
-                if host:
-                    probe |= {"cpu": True, "device": ["buffers in host memory"]}
-                if op in ("all-gather", "all-to-all"):
-                    probe["each"] = True  # the size is that of the part sent to, or gathered from, one rank
-                doubt = "its validation failed" if match[3] else ""
-                found.append(
-                    MeasuredRow(source.at(line), tool, "collective", taken, probe=probe, doubt=doubt, unread=apart)
-                )
-        elif text.lstrip().startswith("```"):
-            op = None  # other lines are messages between rows
-    return found
+@dataclass(frozen=True)
+class LineProbes:
+    """A benchmark that prints a result on each line: a row of `lines` in the table says what begins them, what ends them, and what one has."""
 
+    TOOL: str
+    row: Json
 
-def _perftest(source: Source, tool: str) -> list[MeasuredRow]:
-    """perftest (ib_write_bw, ib_send_bw, ib_read_bw): bandwidth by message size."""
-    found: list[MeasuredRow] = []
-    scale = None
-    for line, text in enumerate(source.lines, start=1):
-        if match := _PERFTEST_HEAD.search(text):
-            scale = _NAMES["perftest"].get(match[2])
-            if scale is None:
-                units = " or ".join(_NAMES["perftest"])
-                raise DataError(f"{source.at(line)}: BW average in {match[2]}/sec; expected {units}")
-            continue
-        cells = text.split()
-        if scale and len(cells) >= 4 and all(positive(c) is not None or c.startswith("0.") for c in cells[:5]):
-            size, average = positive(cells[0]), positive(cells[3])  # the peak is 0.00 in endless runs
-            if size and average:
-                probe = {"op": "permute", "bytes": size, "n": 2, "streamed": True}
-                found.append(MeasuredRow(source.at(line), tool, "collective", size / (average * scale), probe=probe))
-        elif scale and text.lstrip().startswith(("---", "```")):
-            scale = None  # other lines are warnings
-    return found
+    def claims(self, source: Source) -> bool:
+        return re.search(self.row["marker"], source.plain) is not None
 
+    def read(self, source: Source) -> list[MeasuredRow]:
+        found, said = list[MeasuredRow](), Json()
+        for line, text in enumerate(source.lines, start=1):
+            heads = [(match, more) for head, more in self.row["heads"] if (match := re.search(head, text))]
+            for match, more in heads:
+                said = {**({} if more.get("begins") else said), **more, **match.groupdict()}
+            if re.search(self.row.get("ends", "(?!)"), text):
+                said = {}  # other lines are messages between rows
+            if not heads and (said.get("begins") or "ends" not in self.row):
+                matches = (match for row in self.row["rows"] if (match := re.search(row, text)))
+                if row := next(matches, None):
+                    found += self._result(source.at(line), {**said, **row.groupdict()})
+        return found
 
-def _mamf(source: Source, tool: str) -> list[MeasuredRow]:
-    """mamf-finder (stas00/ml-engineering): TFLOPS of each shape."""
-    match = _MAMF_DTYPE.search(source.plain)
-    dtype = _NAMES["torch"][match[1]] if match else None
-    found = []
-    for line, text in enumerate(source.lines, start=1):
-        match = _MAMF_ROW.search(text)
-        rate = positive(match[1]) if match else None
-        if match and rate and all(int(match[i]) for i in (2, 3, 4)) and "best outcome" not in text:
-            m, n, k = (float(match[i]) for i in (2, 3, 4))
-            probe = {"m": m, "n": n, "k": k, "dtype": dtype}
-            found.append(MeasuredRow(source.at(line), tool, "matmul", 2 * m * n * k / (rate * 1e12), probe=probe))
-    return found
-
-
-def _all_reduce(source: Source, tool: str) -> list[MeasuredRow]:
-    """all_reduce_bench (stas00/ml-engineering): a table of payloads, or what every rank prints of one, whose first rate counts it twice.
-
-    Devices follow from the bus's rate over the other, 2 (n - 1) / n, where the digits of the largest payload leave no other number. All
-    ranks time the same collective, and print between each other's lines: the size that most agree on in three digits is kept.
-    """
-    found, scale = list[tuple[int, float, float, float, float]](), _NAMES["sizes"]
-    for match in (
-        match for pattern in _NAMES["all_reduce_bench"] for match in re.finditer(pattern, source.plain, re.M)
-    ):
-        said, line = match.groupdict(), source.line_of(match.start())
-        rate, bus = (float(said[name]) * scale[said[f"{name}_unit"]] for name in ("rate", "bus"))
-        if rate and "time" in said:
-            time = float(said["time"])
-            found.append((line, time, float(f"{time * rate / 2:.3g}"), 2 * bus / rate, 0.0))
-        elif rate:
-            size, share = float(said["payload"]) * scale[said["payload_unit"]], bus / rate
-            found.append(
-                (
-                    line,
-                    size / rate,
-                    size,
-                    share,
-                    share * _HALF_CENT * (1 / float(said["bus"]) + 1 / float(said["rate"])),
-                )
-            )
-    if not found:
-        return []
-    usual = None if "payload" in source.plain else Counter(row[2] for row in found).most_common(1)[0][0]
-    largest = found if usual else [max(found, key=lambda row: row[2])]
-    share, open_by = (median(row[i] for row in largest) for i in (3, 4))
-    counts = {round(2 / (2 - each)) for each in (share - open_by, share + open_by) if 0 < each < 2}
-    n = counts.pop() if len(counts) == 1 else None
-    return [
-        MeasuredRow(source.at(line), tool, "collective", time, probe={"op": "all-reduce", "bytes": size, "n": n})
-        for line, time, size, *_ in found
-        if usual in (None, size)
-    ]
+    def _result(self, where: str, said: Json) -> list[MeasuredRow]:
+        value, unit = positive(said["value"]), said.get("unit") or self.row.get("unit")
+        if unit not in _NAMES["units"]:
+            raise DataError(f"{where}: a rate in {unit}; expected {', '.join(self.row['expected'])}")
+        m, n, k = sizes = [positive(said.get(name)) for name in ("m", "n", "k")]
+        size = (positive(said.get("bytes")) or 0.0) * _NAMES["units"].get(said.get("size_unit"), 1.0)
+        scale = _NAMES["units"][unit]
+        if value and "seconds" in said:  # of which the rate counts a payload twice
+            taken, size = float(said["seconds"]), float(f"{float(said['seconds']) * value * scale / 2:.3g}")
+        else:
+            work = 2 * m * n * k if m and n and k else size
+            taken = (value * scale if unit == "us" else work / (value * scale)) if value and work else 0.0
+        if not taken or not (said.get("op") or all(sizes)):
+            return []
+        kept = {name: said[name] for name in ("op", "streamed", "cpu", "device", "each", "dtype") if name in said}
+        probe = kept | ({"m": m, "n": n, "k": k} if all(sizes) else {"bytes": size, "n": n})
+        unread = (
+            f"OSU's {said['other'].lower()} test is none of a transfer or a collective by itself"
+            if said.get("other")
+            else ""
+        )
+        doubt = "its validation failed" if said.get("wrong") else ""
+        what = "matmul" if all(sizes) else "collective"
+        return [MeasuredRow(where, self.TOOL, what, taken, probe=probe, doubt=doubt, unread=unread)]
 
 
 def _cutlass(source: Source, tool: str) -> list[MeasuredRow]:
@@ -240,10 +173,7 @@ def _measure(source: Source, tool: str) -> list[MeasuredRow]:
 
 READERS = (
     LogReader("nccl-tests / rccl-tests", re.compile(r"(?s)size\s+count\s+type(?=.*algbw)"), _nccl),
-    LogReader("OSU micro-benchmarks", re.compile(r"(?s)# OSU \S+(?=.*# Size\s)"), _osu),
-    LogReader("perftest", _PERFTEST_HEAD, _perftest),
-    LogReader("mamf-finder", _MAMF_ROW, _mamf),
-    LogReader("all_reduce_bench", re.compile("|".join(_NAMES["all_reduce_marks"])), _all_reduce),
+    *(LineProbes(tool, row) for tool, row in _NAMES["lines"].items()),
     LogReader("CUTLASS profiler", re.compile(rf"^{_CUTLASS}", re.MULTILINE), _cutlass),
     LogReader("roofline measure", re.compile(rf'^\s*[\[{{].*"{_MEASURE}"', re.MULTILINE), _measure),
 )
