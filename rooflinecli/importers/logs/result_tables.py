@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from rooflinecli.core.record import Json
 from rooflinecli.importers.logs.serving_run import ServingRun, between, engine_of
 from rooflinecli.importers.source import MeasuredRow, Options, Source, positive
 from rooflinecli.specs.snapshots import table
@@ -140,14 +141,16 @@ def _table(source: Source, lines: Lines) -> list[MeasuredRow]:
 def _row(source: Source, line: int, cells: Cells, kind: str) -> list[MeasuredRow]:
     """What one line of a table measured; `kind`: serving, training or, where its columns do not say, neither."""
 
-    def number(field: str) -> float | None:
+    def number(field: str, units: Json | None = None) -> float | None:
+        """The figure of a field, or None; in SI where `units` are those that it may have."""
         match = _NUMBER.match(cells[field][1]) if field in cells else None
-        return None if match is None else (positive(match[1]) or 0.0) * (1024 if match[2] else 1) or None
+        scale = (1024.0 if field in ("prompt", "output", "both", "seq") else 1000.0) if match and match[2] else 1.0
+        if match and units:
+            scale = units.get((match[3] or cells[field][0].unit).strip().lower(), 0.0)
+        return (positive(match[1]) or 0.0) * scale or None if match else None
 
     def seconds(field: str) -> float | None:
-        match = _NUMBER.match(cells[field][1]) if field in cells else None
-        unit = _TABLE["units"].get((match[3] or cells[field][0].unit).strip().lower()) if match else None
-        return (positive(match[1]) or 0.0) * unit or None if match and unit else None
+        return number(field, _TABLE["units"])
 
     def rate(field: str) -> float | None:
         """Tokens per second of all devices; a throughput of requests has the same name."""
@@ -175,17 +178,15 @@ def _row(source: Source, line: int, cells: Cells, kind: str) -> list[MeasuredRow
             (step, "s") if step else (answers or total, "tokens/s/device" if "device_rate" in cells else "tokens/s")
         )
         rows = [MeasuredRow(where, TOOL, "train", value, unit)] if value else []
-    elif whole and batch and ttft is itl is None and output != 1:
-        options["batch"] = batch
-        rows = [MeasuredRow(where, TOOL, "static", whole, "s/batch")]
     else:
+        static = whole if batch and ttft is itl is None and output != 1 else None
+        options |= {"batch": batch} if static else {}
         user = user or (rate("decode") if load in (None, 1.0) else None)
         itl = itl or (1 / user if user else None) or between(whole, ttft, output)
         run = ServingRun(options, ttft, itl, answers, load, number("qps"), number("requests"), load_stated=False)
+        run.both, run.static = total, static
         rows = run.rows(source, line, TOOL)
-        if not rows and total:
-            rows = [MeasuredRow(where, TOOL, "throughput", total, "total tokens/s", {"concurrency": load})]
-        elif not rows and (pace := rate("prefill")) and options.get("prompt"):
+        if not rows and (pace := rate("prefill")) and options.get("prompt"):
             rows = [MeasuredRow(where, TOOL, "prefill", options["prompt"] / pace, options={"batch": 1})]
     lost = next((name for name in ("ttft", "itl", "latency", "step") if number(name) and not seconds(name)), "")
     unread = "" if kind else "its table says neither of serving nor of training what it is"

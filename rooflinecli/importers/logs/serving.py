@@ -4,7 +4,7 @@ files are cut into, and what no row can say."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.record import Json
-from rooflinecli.importers.logs.serving_run import QUEUED, ServingRun, between, engine_of, lengths, lumped, suspect
+from rooflinecli.importers.logs.serving_run import ServingRun, between, engine_of, lengths, lumped, suspect
 from rooflinecli.importers.source import LogReader, MeasuredRow, Options, Source, at, csv_rows, need, positive
 from rooflinecli.specs.snapshots import table
 
@@ -39,13 +39,8 @@ _TRT_REPORT = re.compile(r"^= (ENGINE DETAILS|PYTORCH BACKEND|_AUTODEPLOY)")
 _TRT_FIELD = re.compile(r"^([A-Z][^:]*?):\s+(\S.*?)\s*$")
 _TRT_DTYPES = {"FP8": "fp8", "NVFP4": "nvfp4", "W4A16_AWQ": "int4", "W8A16": "int8"}
 _MLPERF_FIELD = re.compile(r"^\s*([A-Za-z0-9.][^:]*?)\s*:\s*(\S.*?)\s*$")
-_SESSION = re.compile(r"\[BENCHMARK\] ((?:\S+ \S+ )*?batch_size \d+ input_length .*)")
 _ONE_BATCH = re.compile(r"^(Prefill\.|Decode\. +median) latency: +([\d.]+) s, (?:median )?throughput: +([\d.]+) token/s", re.MULTILINE)  # fmt: skip
 _ONE_BATCH_FIELDS = ("prefill_latency", "median_decode_latency", "batch_size", "input_len", "output_len")
-_LATENCY = re.compile(r"^Avg latency: ([\d.]+) seconds")
-_THROUGHPUT = re.compile(
-    r"^Throughput: ([\d.]+) requests/s, ([\d.]+) (?:total )?tokens/s(?:, ([\d.]+) output tokens/s)?"
-)
 
 
 @dataclass(frozen=True)
@@ -72,7 +67,8 @@ class ServingFormat:
     def read(self, source: Source) -> list[MeasuredRow]:
         found: list[MeasuredRow] = []
         left_out = 0
-        for line, record in RECORDS[self.row.get("records", "objects")](source):
+        lines, records = self.row.get("lines", ()), RECORDS[self.row.get("records", "objects")]
+        for line, record in _matches(source, lines) if lines else records(source):
             if self.row.get("run", "") in ("", *record):
                 made = self._run(source, line, record)
                 left_out = line if made is None else left_out
@@ -93,7 +89,11 @@ class ServingFormat:
             return next((found for path in paths if (found := _time(source, line, path, record, row))), None)
 
         requests = number("requests")
-        asked, answered = (at(record, path) for path in row.get("totals") or row.get("means") or (None, None))
+        given: Iterable[Any] = row.get("totals") or row.get("means") or ([], [])  # of each a path, or several
+        asked, answered = (
+            next((found for path in paths if (found := at(record, path))), None)
+            for paths in ([each] if isinstance(each, str) else each for each in given)
+        )
         sizes = lengths(asked, answered, requests if "totals" in row else 1)
         ttft, itl = seconds(row.get("ttft", ())), seconds(row.get("itl", ()))
         whole = [row["whole"]] if "whole" in row else []
@@ -109,10 +109,12 @@ class ServingFormat:
             for name in ("model", "engine")
         )
         run = ServingRun(
-            {"model": model, "engine": engine_of(engine), **sizes}, ttft, itl,
+            {"model": model, "engine": engine_of(engine), **sizes, **row.get("always", {})}, ttft, itl,
             number("throughput"), number("concurrency"), number("rate"), requests, number("duration"),
-            load_stated=row.get("load_stated", True), drafted=number("drafted"),
+            load_stated=row.get("load_stated", True), drafted=number("drafted"), static=number("static"), both=number("both"),
         )  # fmt: skip
+        if run.static and (batch := number("batch")):
+            run.options["batch"] = round(batch)
         figures = {path: at(record, path) for path in (*row.get("ttft", ()), *row.get("itl", ()), *whole)}
         run.notes = (
             *((f"{failed:g} requests failed",) if failed else ()),
@@ -132,6 +134,13 @@ def _time(source: Source, line: int, path: str, record: Json, row: Json) -> floa
     if found is not None and unit not in UNITS:
         raise DataError(f"{source.at(line)}: {path}.unit: expected {', '.join(UNITS)}, got {unit!r}")
     return None if found is None else found * UNITS[unit]
+
+
+def _matches(source: Source, patterns: list[str]) -> Records:
+    """The groups of lines that match, each with the command before."""
+    for line, text in enumerate(source.lines, start=1):
+        if match := next((match for pattern in patterns if (match := re.match(pattern, text.strip()))), None):
+            yield line, {**match.groupdict(), "asked": _arguments(source.lines[: line - 1])}
 
 
 def _console_metrics(source: Source) -> Records:
@@ -363,6 +372,28 @@ def _block_images(source: Source, line: int, record: Json, run: ServingRun) -> S
     return run
 
 
+def _throughput(source: Source, line: int, record: Json, run: ServingRun) -> ServingRun:
+    """vllm bench throughput: lengths follow from its rates."""
+    served, both, answers = (positive(record[name]) for name in ("served", "both", "answers"))
+    if served and both and answers:
+        run.options |= {"prompt": round((both - answers) / served), "output": round(answers / served)}
+    return run
+
+
+def _session(source: Source, line: int, record: Json, run: ServingRun) -> ServingRun | None:
+    """gptSessionBenchmark and benchmark.py of TensorRT-LLM: names and values by turns; one without answers measures an encoder."""
+    words = record["words"].split()
+    said = dict(zip(words[::2], words[1::2], strict=False))
+    mode = said.get("quantization", "QuantMode.0").removeprefix("QuantMode.")
+    sizes = {"batch": "batch_size", "prompt": "input_length", "output": "output_length", "n": "world_size"}
+    run.options |= {name: int(float(said[stated])) for name, stated in sizes.items() if positive(said.get(stated))}
+    if "output" not in run.options:
+        return None
+    run.static = need(source, line, said, "latency(ms)") / 1000
+    run.notes = (f"weights of its quantization mode {mode}: --weight-dtype",) if mode != "0" else ()
+    return run
+
+
 def _mlperf(source: Source, line: int, record: Json, run: ServingRun) -> ServingRun:
     run.requests = None
     if record.get("Scenario") == "Offline":
@@ -381,69 +412,9 @@ ADJUST: dict[str, Callable[[Source, int, Json, ServingRun], ServingRun | None]] 
     "trtllm": _trtllm,
     "block": _block_images,
     "mlperf": _mlperf,
+    "throughput": _throughput,
+    "session": _session,
 }
-
-
-def _batches(source: Source, tool: str) -> list[MeasuredRow]:
-    """`vllm bench latency` and `throughput`, what they print or their --output-json: seconds of whole batches; tokens per second of a burst,
-    of answers, or of prompts and answers together, the usual factor of two between tools. And what gptSessionBenchmark and benchmark.py of
-    TensorRT-LLM print of a batch."""
-    found = []
-    for line, run in _batch_records(source):
-        asked = run.get("asked", {})
-        sizes = {
-            "prompt": ("input_len", "random_input_len", "input_length"), "output": ("output_len", "random_output_len", "output_length"),
-            "n": ("world_size",),
-        }  # fmt: skip
-        options: Options = {
-            "engine": run.get("engine", "vllm"),
-            **({"model": asked["model"]} if "model" in asked else {}),
-            **{o: int(v) for o, names in sizes.items() for n in names if (v := positive(asked.get(n)))},
-        }
-        where = source.at(line)
-        if "avg_latency" in run or "latencies" in run:
-            value, batch = need(source, line, run, "avg_latency"), positive(asked.get("batch_size"))
-            options |= {"batch": int(batch)} if batch else {}
-            found.append(MeasuredRow(where, tool, "static", value, "s/batch", options, notes=run.get("notes", ())))
-        elif "tokens_per_second" in run:
-            rate = need(source, line, run, "tokens_per_second")
-            requests = positive(run.get("num_requests", asked.get("num_prompts")))
-            options["concurrency"] = round(requests) if requests and requests <= QUEUED else "max"
-            each, total = positive(run.get("tokens_per_request")), positive(run.get("total_num_tokens"))
-            each = total / requests if total and requests else each
-            unit = "tokens/s" if run.get("answers") else "total tokens/s"
-            probe = {"tokens_per_request": each} if each else {}
-            options |= run.get("sizes", {})
-            found.append(MeasuredRow(where, tool, "throughput", rate, unit, options, probe=probe))
-    return found
-
-
-def _batch_records(source: Source) -> Iterator[tuple[int, Json]]:
-    if source.looks_like_json:
-        for line, run in source.objects:
-            if "tokens_per_second" in run:
-                need(source, line, run, "elapsed_time")
-            yield line, run
-        return
-    for line, text in enumerate(source.lines, start=1):
-        asked = {"asked": _arguments(source.lines[: line - 1])}
-        if match := _SESSION.search(text):  # names and values by turns
-            words = match[1].split()
-            said = dict(zip(words[::2], words[1::2], strict=False))
-            mode = said.get("quantization", "QuantMode.0").removeprefix("QuantMode.")
-            notes = (f"weights of its quantization mode {mode}: --weight-dtype",) if mode != "0" else ()
-            if positive(said.get("output_length")):  # else an encoder
-                value = need(source, line, said, "latency(ms)") / 1000
-                yield line, {"avg_latency": value, "asked": said, "engine": "trtllm", "notes": notes}
-        elif match := _LATENCY.match(text.strip()):
-            yield line, {"avg_latency": match[1], **asked}
-        elif match := _THROUGHPUT.match(text.strip()):
-            served, both, answers = (positive(figure) for figure in match.groups())
-            if served and both and answers:
-                sizes = {"prompt": round((both - answers) / served), "output": round(answers / served)}
-                yield line, {"tokens_per_second": answers, "answers": True, "sizes": sizes, **asked}
-            elif served and both:
-                yield line, {"tokens_per_second": both, "tokens_per_request": both / served, **asked}
 
 
 def _one_batch(source: Source, tool: str) -> list[MeasuredRow]:
@@ -476,14 +447,6 @@ def _printed_batches(source: Source) -> Records:
 _ROWS: dict[str, Json] = table(Path(__file__).with_name("serving.yaml"))
 READERS = (
     *(ServingFormat(tool, {**_ROWS.get(row.get("like", ""), {}), **row}) for tool, row in _ROWS.items()),
-    LogReader(
-        "vllm bench latency/throughput",
-        re.compile(
-            r'(?s)"avg_latency":\s*[\d.e-]+,\s*"latencies"|"elapsed_time".{0,400}?"tokens_per_second"|(?m:^ *Avg latency: [\d.]+ seconds|^ *Throughput: [\d.]+ requests/s, [\d.]+)'
-        ),
-        _batches,
-    ),
-    LogReader("TensorRT-LLM benchmark", _SESSION, _batches),
     LogReader(
         "sglang bench_one_batch", re.compile(rf'(?m:{_ONE_BATCH.pattern})|"prefill_latency": ?[\d.]'), _one_batch
     ),

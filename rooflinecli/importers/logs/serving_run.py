@@ -26,7 +26,8 @@ _ENGINES = {"openai": "vllm", "vllm": "vllm", "sglang": "sglang", "trt": "trtllm
 class ServingRun:
     """One run. Latencies are means in seconds, throughput is in output tokens per second; the load is a cap on requests in flight, or a
     rate of arrivals per second, of `requests` in `duration` seconds. `load_stated`: a run with neither sent all requests at once;
-    `images`: its prompts hold more than text; `drafted`: tokens of a step with speculative decoding."""
+    `images`: its prompts hold more than text; `drafted`: tokens of a step with speculative decoding; `static`: seconds of a whole batch;
+    `both`: tokens per second of prompts and answers together."""
 
     options: Options
     ttft: float | None = None
@@ -40,6 +41,8 @@ class ServingRun:
     load_stated: bool = True
     images: bool = False
     drafted: float | None = None
+    static: float | None = None
+    both: float | None = None
     lines: Mapping[str, int] = field(default_factory=dict)  # of a quantity, where it is not that of the run
 
     @property
@@ -61,6 +64,8 @@ class ServingRun:
         all in flight at once: TTFT includes queueing, so only the rate is read. A single request is a closed loop of one.
         """
         given, notes, doubt = {k: v for k, v in self.options.items() if v is not None}, self.notes, ""
+        if self.static is not None:
+            return [MeasuredRow(source.at(line), tool, "static", self.static, "s/batch", given, notes=notes)]
         cap, rate, count, duration = (positive(v) for v in (self.concurrency, self.rate, self.requests, self.duration))
         cap = 1.0 if cap is None and count == 1 else cap
         span = count / rate if count and rate else None
@@ -92,9 +97,10 @@ class ServingRun:
             for what, value in (("itl", itl), ("ttft", ttft))
             if value is not None
         ]
-        if self.throughput is not None and not found:
+        if (whole_rate := self.throughput or self.both) and not found:
             unread = "answers of one token measure prompts, not decoding" if given.get("output") == 1 else ""
-            whole = MeasuredRow(source.at(line), tool, "throughput", self.throughput, "tokens/s", given)
+            unit = "tokens/s" if self.throughput else "total tokens/s"
+            whole = MeasuredRow(source.at(line), tool, "throughput", whole_rate, unit, given)
             found = [replace(whole, notes=notes, unread=unread)]
         if self.drafted:
             found = [row if row.quantity == "ttft" else replace(row, probe={"drafted": self.drafted}) for row in found]
