@@ -707,6 +707,19 @@ PUBLIC: dict[str, tuple[str, list[tuple]]] = {
         "| Config | GPUs | Burst tok/s | P50 TPOT @1RPS | tok/s/GPU |\n| --- | :--: | --: | --: | --: |\n| 1P+1D | 16 | 4,082 | 20.93ms | 255.10 |\n",
         [(3, "throughput", 4081.6, "tokens/s", {"n": 16, "unread": "separate pools of prefill and decode are not one estimate"})],
     ),
+    "stas00/ml-engineering:inference/README.md, speeds of human readers": (
+        "| Reader   | WPM |   TPS |  TPOT |\n| :-----   | --: |  ---: |  ----: |\n| Visual   | 700 | 18.75 | 0.057 |\n",
+        [(3, "throughput", 18.75, "tokens/s", {"unread": "the unit of its itl is not stated"})],
+    ),
+    "romeramarc/Tfg-mn5-llm-serving:results/throughput/throughput_results.csv": (  # 5,200 of its requests in flight by Little's law: a burst
+        "completed_requests,total_time_s,request_throughput_rps,output_throughput_tps,mean_ttft_ms,p99_ttft_ms,mean_tpot_ms,mean_itl_ms,return_code\n10000,199.52,50.12,12830.75,99099.76,192330.54,18.73,18.76,0\n",
+        [(2, "throughput", 12830.75, "tokens/s", {"output": 256, "concurrency": "max"})],
+    ),
+    "huggingface/optimum-neuron:benchmark/vllm/single-instance/llama4-Maverick-trn2/vllm-results.csv": (  # strategies of GuideLLM
+        "model_id,Date,Input type,Requests per Second,Request Latency (s),Time-to-first-token (ms),Inter Token Latency (ms),Output Token Throughput (t/s)\n"
+        "m,2025-10-09,synchronous,0.17,5.75,1713.82,16.94,41.4\nm,2025-10-09,asynchronous@0.40 req/sec,0.36,14.18,1807.9,51.83,86.65\nm,2025-10-09,throughput,0.40,16.8,3308.63,56.55,93.59\n",
+        [(2, "itl", 0.01694, "s", {"concurrency": 1}), (2, "ttft", 1.71382, "s", {}), (3, "itl", 0.05183, "s", {"qps": 0.4}), (3, "ttft", 1.8079, "s", {}), (4, "throughput", 93.59, "tokens/s", {"concurrency": "max"})],
+    ),
     "a table of metrics, as reports of two configurations have them": (
         "Results\n\n| Metric | c=1 | c=8 |\n|---|---|---|\n| Concurrency | 1 | 8 |\n| Mean TTFT (ms) | 31.2 | 90 |\n| P99 TTFT (ms) | 40 | 400 |\n| Mean TPOT (ms) | 9.5 | 12.5 |\n",
         [(3, "itl", 0.0095, "s", {"concurrency": 1}), (3, "ttft", 0.0312, "s", {}), (3, "itl", 0.0125, "s", {"concurrency": 8}), (3, "ttft", 0.09, "s", {})],
@@ -732,6 +745,10 @@ PUBLIC: dict[str, tuple[str, list[tuple]]] = {
             for prompts, rate, running, share in ((1024.0, 130.1, 10, 3.0), (0.0, 238.7, 10, 3.5), (0.0, 240.2, 10, 4.1), (0.0, 241.0, 10, 4.7), (0.0, 99.0, 4, 2.0))
         ),
         [(4, "itl", 10 / 240.2, "s", {"batch": 10, "prompt": 1689, "output": 1, "engine": "vllm"})],
+    ),
+    "vllm-project/vllm, issue 15018": (
+        "INFO 03-18 09:04:46 [metrics.py:481] Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 0.4 tokens/s, Running: 2 reqs, Swapped: 0 reqs, Pending: 0 reqs, GPU KV cache usage: 0.6%, CPU KV cache usage: 0.0%.\n" * 4,
+        [(2, "itl", 5.0, "s", {"batch": 2, "notes": ("median of 3 reports of 2 requests", "0.4 has 1 digits, which leave it uncertain by 12.5%")})],
     ),
     "mlcommons/training_results_v3.1:Intel-HabanaLabs/results/HLS-Gaudi2-N48-PT/gpt3": (  # counts tokens, and brackets its evaluations
         _mllog(("submission_benchmark", 0, "gpt3", {}), ("global_batch_size", 0, 2048, {}), ("max_sequence_length", 0, 2048, {}), ("run_start", 0, None, {}), ("block_start", 3.5, None, {"epoch_count": 50331648}),
@@ -796,6 +813,22 @@ def test_a_state_without_times_and_power_alone_are_refused_for_what_they_are():
     ]
     with pytest.raises(DataError, match=r"log:3: MLPerf power: 9067 W of the whole system"):
         read_source(Source("log", "".join(lines)))
+
+
+def test_what_has_no_steady_report_or_no_known_column_is_refused_for_that():
+    report = "Avg prompt throughput: 102.2 tokens/s, Avg generation throughput: 2.2 tokens/s, Running: 1 reqs, GPU KV cache usage: 0.8%"
+    with pytest.raises(DataError, match=r"log:1: vLLM server log: nowhere 3 reports of as many requests"):
+        read_source(Source("log", report))
+    table = "| Quantization | Vanilla TP tokens/sec | Async TP tokens/sec |\n|---|---|---|\n| None (bfloat16) | 597.3 | 652.4 |\n"
+    with pytest.raises(DataError, match=r"its table at line 1 has columns that are not known \(Vanilla TP tokens/sec"):
+        read_source(Source("log", table))
+
+
+def test_a_table_next_to_the_output_of_a_benchmark_is_noted():
+    text = "| Precision | Step time |\n|---|---|\n| BF16 | 9.05 s |\n\n iteration 2/ 50 | elapsed time per iteration (ms): 5390.0 | loss\n"
+    (row,) = read_source(Source("log", text))
+    assert row.value == pytest.approx(5.39)
+    assert "the table at log:3 not read next to it" in row.notes
 
 
 def test_metrics_of_a_server_are_no_stage_of_its_client():

@@ -54,7 +54,7 @@ def read_source(source: Source) -> list[MeasuredRow]:
         raise DataError(f"{source.at(1)}: a trace of kernels, no benchmark; give it to `roofline profile`")
     tables = [] if source.looks_like_json else result_tables.read(source)
     if not claimed and not tables:
-        why = f"{source.at(1)}: unknown measurement format{_near(source)}; `roofline calibrate --help` and docs/calibrate.md list those that are read"
+        why = f"{source.at(1)}: unknown measurement format{_near(source)}{result_tables.unknown(source)}; `roofline calibrate --help` and docs/calibrate.md list those that are read"
         raise DataError(why)
     # of one run a client's result counts, then what its server reports, then a table that sums it up
     own = [reader for reader in claimed if not isinstance(reader, ServerLog)] or claimed

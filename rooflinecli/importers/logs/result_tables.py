@@ -83,8 +83,17 @@ def _tables(source: Source) -> Iterator[Lines]:
         )
         if len(down) > len(across):
             yield [(rows[0][0], list(names)) for names in zip(*(row for _, row in rows), strict=True)]
-        elif across:
+        elif len(rows) > 1:
             yield rows
+
+
+def unknown(source: Source) -> str:
+    """The first table whose columns sound like results, and are none that is known; empty without one."""
+    for (line, header), *rows in _tables(source):
+        names = [name for name in header if column(name)[:2] == ("", "") and re.search(_TABLE["hints"], name.lower())]
+        if names and any(re.search(r"\d", cell) for _, row in rows for cell in row):
+            return f", or its table at line {line} has columns that are not known ({', '.join(names[:3])})"
+    return ""
 
 
 def column(header: str) -> Column:
@@ -101,6 +110,8 @@ def column(header: str) -> Column:
     words = [word for word in words if word not in _TABLE["statistics"]]
     if len(words) > 1 and words[-1] in _TABLE["units"]:
         unit = words.pop()
+    if len(words) > 1 and words[-1] == "tokens/s" and " ".join(words) not in _FIELDS:
+        unit = words.pop()
     field = _FIELDS.get(" ".join(words), "")
     if "tokens/s" in unit:
         each = next((each for name, each in (("/device", "device_rate"), ("/user", "user_rate")) if name in unit), "")
@@ -115,6 +126,8 @@ def _table(source: Source, lines: Lines) -> list[MeasuredRow]:
         units = [match[3] for _, row in rows if (match := _NUMBER.match(_MARKUP.sub("", row[i]).strip())) and match[3]]
         columns[i] = each if each.unit or not units else each._replace(unit=units[0].strip().lower())
     fields = {each.field for each in columns}
+    if not fields & _MEASURES:
+        return []
     kinds = [kind for kind in ("serving", "training") if fields & {*_TABLE[kind]}]
     unread = [
         name for name, each in zip(header, columns, strict=True) if name and not each.field and column(name) != TAIL
@@ -159,13 +172,20 @@ def _row(source: Source, line: int, cells: Cells, kind: str) -> list[MeasuredRow
         found = number(field) if re.search(r"tok|\bt/s|tps", said) else None
         return found if not found or not each or kind == "training" else found * n if n else None
 
+    load, qps, burst = number("concurrency") or number("batch"), number("qps"), False
+    for pattern, name in _TABLE["loads"] if "load" in cells else ():
+        if match := re.search(pattern, cells["load"][1].lower()):
+            value: float | None = float(match[1]) if match.lastindex else 1.0
+            load, qps, burst = value if name == "cap" else None, value if name == "rate" else None, name == "burst"
     options = _options(cells, number)
     sizes = [options.get(name) for name in ("tp", "pp", "dp")]
     n = options.get("n") or (math.prod(size or 1.0 for size in sizes) if any(sizes) else None)
-    load, batch, output = number("concurrency") or number("batch"), number("batch"), options.get("output")
+    batch, output, requests = number("batch"), options.get("output"), number("requests")
     ttft, itl, whole, step = (seconds(name) for name in ("ttft", "itl", "latency", "step"))
     answers, unsure, total, user = (rate(name) for name in ("throughput", "rate", "total", "user_rate"))
     answers = answers or unsure or rate("device_rate")
+    if requests and answers and (duration := seconds("duration")) and not output:
+        options["output"] = output = round(answers * duration / requests)
     where, device, rows = source.at(line), cells.get("device", (Column(), ""))[1], list[MeasuredRow]()
     stated, latency = number("throughput") or number("rate"), number("latency")
     if not whole and batch and output and stated and latency:  # without a unit, in the one that its rate agrees with
@@ -183,15 +203,16 @@ def _row(source: Source, line: int, cells: Cells, kind: str) -> list[MeasuredRow
         options |= {"batch": batch} if static else {}
         user = user or (rate("decode") if load in (None, 1.0) else None)
         itl = itl or (1 / user if user else None) or between(whole, ttft, output)
-        run = ServingRun(options, ttft, itl, answers, load, number("qps"), number("requests"), load_stated=False)
-        run.both, run.static = total, static
+        run = ServingRun(options, ttft, itl, answers, load, qps, requests, seconds("duration"))
+        run.both, run.static, run.load_stated = total, static, burst or bool(requests and output)
         rows = run.rows(source, line, TOOL)
         if not rows and (pace := rate("prefill")) and options.get("prompt"):
             rows = [MeasuredRow(where, TOOL, "prefill", options["prompt"] / pace, options={"batch": 1})]
     lost = next((name for name in ("ttft", "itl", "latency", "step") if number(name) and not seconds(name)), "")
     unread = "" if kind else "its table says neither of serving nor of training what it is"
-    if lost and not rows:
-        rows, unread = [MeasuredRow(where, TOOL, "itl", number(lost) or 1.0)], f"the unit of its {lost} is not stated"
+    if lost and not whole:
+        rows = rows or [MeasuredRow(where, TOOL, "itl", number(lost) or 1.0)]
+        unread = f"the unit of its {lost} is not stated"
     if "drafted" in cells:
         unread = "speculative decoding; its tokens of a step are not stated"
     given = {name: value for name, value in options.items() if value is not None}

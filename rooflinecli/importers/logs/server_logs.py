@@ -9,6 +9,7 @@ from statistics import median
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.record import Json
+from rooflinecli.importers.logs import step_logs
 from rooflinecli.importers.source import MeasuredRow, Options, Source, positive
 from rooflinecli.specs.snapshots import table
 
@@ -56,8 +57,9 @@ class ServerLog:
             seconds, held = median(time for time, *_ in reports), median(tokens for *_, tokens in reports)
             where = source.at(min(reports, key=lambda report: abs(report[0] - seconds))[1])
             given = {**options, "batch": running} | ({"prompt": round(held), "output": 1} if held >= 1 else {})
-            notes = (f"median of {len(reports)} reports of {running:g} requests",)
-            rows.append(MeasuredRow(where, self.TOOL, "itl", seconds, options=given, probe=probe, notes=notes))
+            notes = [f"median of {len(reports)} reports of {running:g} requests"]
+            notes += step_logs.rounded(f"{running / seconds:.2f}".rstrip("0"))
+            rows.append(MeasuredRow(where, self.TOOL, "itl", seconds, options=given, probe=probe, notes=tuple(notes)))
         if not rows:
             first = next(i for i, text in enumerate(source.lines, start=1) if re.search(self.row["line"], text))
             why = f"{source.at(first)}: {self.TOOL}: nowhere {FEWEST} reports of as many requests with no prompt between them; give the result of the client that sent them"

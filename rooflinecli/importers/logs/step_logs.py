@@ -155,12 +155,15 @@ class StepLog:
         """The row, with a note where its line has fewer than three digits of it."""
         line = next(line for line, _ in steps if source.at(line) == row.where)
         match = self.step.search(self._line(source, line))
-        text = match["value"] if match else ""
-        figures = text.replace(".", "").lstrip("0")
-        if "." not in text or len(figures) >= ROUNDED or not figures.isdigit():
-            return row
-        note = f"{text} has {len(figures)} digits, which leave it uncertain by {0.5 / int(figures):.1%}"
-        return replace(row, notes=(*row.notes, note))
+        return replace(row, notes=(*row.notes, *rounded(match["value"] if match else "")))
+
+
+def rounded(text: str) -> list[str]:
+    """A note on a figure with a fraction and fewer than three digits."""
+    figures = text.replace(".", "").lstrip("0")
+    if "." not in text or len(figures) >= ROUNDED or not figures.isdigit():
+        return []
+    return [f"{text} has {len(figures)} digits, which leave it uncertain by {0.5 / int(figures):.1%}"]
 
 
 def _printed(source: Source, name: str) -> str:
