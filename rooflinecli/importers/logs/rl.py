@@ -83,8 +83,7 @@ def steps(source: Source) -> list[RlStep]:
     found: list[tuple[int, int | None, dict[str, float]]] = []
     last: dict[int | None, dict[str, float]] = {}  # figures of the latest step of each number
     nemo = "Total step time:" in source.plain
-    tables = "│ timeperf/" in source.plain
-    for line, number, pairs in _blocks(source) if nemo else _tables(source) if tables else _lines(source):
+    for line, number, pairs in _blocks(source) if nemo or "│ timeperf/" in source.plain else _lines(source):
         before = last.get(number)
         if number is not None and before is not None and all(before.get(k, v) == v for k, v in pairs.items()):
             before.update(pairs)
@@ -128,35 +127,20 @@ def _lines(source: Source) -> Iterator[tuple[int, int | None, dict[str, float]]]
 
 
 def _blocks(source: Source) -> Iterator[tuple[int, int | None, dict[str, float]]]:
-    """The same of NeMo RL, which prints a block for each step."""
+    """The same of NeMo RL and AReaL, which print a figure on each line: a step goes on up to a banner, or a name that comes again."""
     number, pairs, at = None, dict[str, float](), 0
     for line, text in enumerate([*source.lines, "Training Results"], start=1):
-        banner = _BANNER.match(text.strip())
-        if banner or "Training Results" in text:
-            if at:
+        banner, end = _BANNER.match(text.strip()) or "Training Results" in text, _AREAL.search(text)
+        figures = [*_NEMO.findall(text), *(_CELL.findall(text) if "│" in text else ())]
+        if banner or end or any(name in pairs and name.startswith("timeperf/") for name, *_ in figures):
+            if at and pairs:
                 yield at, number, pairs
-            pairs, at, number = {}, 0, int(banner[1]) if banner else number if not at else None
-        if match := _NEMO.match(text):
-            at = line if match[1] == "Total step time" else at
-            pairs.setdefault(match[1], as_number(match[2]) or 0.0)
-
-
-def _tables(source: Source) -> Iterator[tuple[int, int | None, dict[str, float]]]:
-    """The same of AReaL, which prints a table of names and values for each step, under the line that ends it."""
-    number, pairs, at = None, dict[str, float](), 0
-    for line, text in enumerate(source.lines, start=1):
-        if end := _AREAL.search(text):
-            if pairs:
-                yield at, number, pairs
-            number, pairs, at = int(end[1]), {}, line
-        for name, value in _CELL.findall(text) if "│" in text else ():
-            if name in pairs and name.startswith("timeperf/"):  # a log without the lines between
-                yield at, number, pairs
-                number, pairs = None, {}
-            at = at if pairs else line
-            pairs[name] = as_number(value) or 0.0
-    if pairs:
-        yield at, number, pairs
+            marked = end or (banner if isinstance(banner, re.Match) else None)
+            number = int(marked[1]) if marked else None if at else number
+            pairs, at = {}, line if end else 0
+        for name, value, *_ in figures:
+            at = line if name == "Total step time" or not (at or "/" not in name) else at
+            pairs.setdefault(name, as_number(value) or 0.0)
 
 
 def _step(where: str, number: int | None, pairs: dict[str, float], nemo: bool) -> RlStep:
