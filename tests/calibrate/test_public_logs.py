@@ -824,6 +824,38 @@ def test_what_has_no_steady_report_or_no_known_column_is_refused_for_that():
         read_source(Source("log", table))
 
 
+def test_rows_that_are_left_out_are_noted():
+    head = "# nThread 1 nGpus 8\n#  all_reduce_perf\n#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n"
+    whole = (
+        "   134217728      33554432     float     sum      -1    759.58  176.70  309.2  0   756.21  177.49  310.6 0\n"
+    )
+    (row,) = read_source(
+        Source(
+            "log",
+            head
+            + whole
+            + "   268435456      67108864     float     sum      -1    1305.6\n# Avg bus bandwidth    : 125.4\n",
+        )
+    )
+    assert row.notes == ("lines 5 of its table are no whole rows and not read",)
+    step = " iteration {}/ 90 | elapsed time per iteration (ms): {} | global batch size: {} | loss\n"
+    steps = [(1, 900, 16), (2, 500, 16), *((i, 1000 + i, 32) for i in range(3, 9))]
+    (row,) = read_source(Source("log", "".join(step.format(i, f"{ms}.5", batch) for i, ms, batch in steps)))
+    assert row.notes == ("median of 4 steps", "2 steps of other batches are left out")
+
+
+def test_a_stage_that_served_fewer_than_arrived_is_no_steady_load():
+    stage = {
+        "load_summary": {"count": 1000, "send_duration": 10.0, "requested_rate": 100.0, "achieved_rate": 100.0},
+        "successes": {
+            "count": 1000, "latency": {"request_latency": {"mean": 2.0}, "time_to_first_token": {"mean": 0.5}},
+            "throughput": {"output_tokens_per_sec": 2000.0, "requests_per_sec": 20.0}, "prompt_len": {"mean": 200}, "output_len": {"mean": 100},
+        }, "failures": {"count": 0},
+    }  # fmt: skip
+    doubts = {row.doubt for row in read_source(Source("log", json.dumps(stage)))}
+    assert doubts == {"served 20 of 100 requests per second, so its queue grew: no steady load"}
+
+
 def test_a_table_next_to_the_output_of_a_benchmark_is_noted():
     text = "| Precision | Step time |\n|---|---|\n| BF16 | 9.05 s |\n\n iteration 2/ 50 | elapsed time per iteration (ms): 5390.0 | loss\n"
     (row,) = read_source(Source("log", text))

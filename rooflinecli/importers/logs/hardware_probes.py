@@ -13,6 +13,7 @@ from rooflinecli.specs.snapshots import packaged
 
 _NAMES = packaged(__file__)
 _NCCL_HEAD = re.compile(r"^\W*size\s+count\s+type")
+_NCCL_ROW = re.compile(r"^\W*[1-9]\d*\s+\d+\s+[a-z]\w+\b")
 _NCCL_NAME = re.compile(_NAMES["nccl_program"])
 _NCCL_FACTOR = 1.02
 _NCCL_DEVICES = re.compile(r"\bnThread\s+(\d+)\s+nGpus\s+(\d+)\b")  # of one process
@@ -25,6 +26,7 @@ def _nccl(source: Source, tool: str) -> list[MeasuredRow]:
     """nccl-tests and rccl-tests: microseconds out of place. The line that names the program may follow its table."""
     found: list[MeasuredRow] = []
     name, ranks, in_table, devices, first, width = None, dict[str, tuple[str, ...]](), False, 0, 0, 0
+    torn: list[str] = []
     for line, text in enumerate(source.lines, start=1):
         if match := _NCCL_NAME.search(text):
             name = _NAMES["nccl"].get(match[1], match[1])
@@ -45,8 +47,13 @@ def _nccl(source: Source, tool: str) -> list[MeasuredRow]:
             if table := found[first:]:  # bandwidths of small sizes have two digits
                 op = name or max(table, key=lambda row: row.probe["bytes"]).probe["op"]
                 found[first:] = [_nccl_named(row, op) for row in table]
+                notes = (f"lines {', '.join(torn)} of its table are no whole rows and not read",) if torn else ()
+                found[first] = replace(found[first], notes=notes)
+            torn = []
         elif in_table and (row := _nccl_row(source.at(line), tool, text, width, ranks, devices)):
             found.append(row)
+        elif in_table and _NCCL_ROW.match(text):
+            torn.append(str(line))
     if in_table:
         why = f"{source.at(len(source.lines))}: the table ends before '# Avg bus bandwidth'; was the file cut short?"
         raise DataError(why)

@@ -335,6 +335,13 @@ def _guidellm(source: Source, line: int, record: Json, run: ServingRun) -> Servi
     return run
 
 
+def _inference_perf(source: Source, line: int, record: Json, run: ServingRun) -> ServingRun | None:
+    served = positive(at(record, "successes.throughput.requests_per_sec"))
+    run.requests = positive(at(record, "successes.count"))
+    run.duration = run.requests / served if run.requests and served else None
+    return None if "request_latency" in record["successes"] else run
+
+
 def _inferencex(source: Source, line: int, record: Json, run: ServingRun) -> ServingRun | None:
     """With data-parallel attention, every device holds its own sequences; the flag is a word in some files."""
     if record.get("disagg") or record.get("spec_decoding") not in (None, "none", "off"):
@@ -407,7 +414,7 @@ ADJUST: dict[str, Callable[[Source, int, Json, ServingRun], ServingRun | None]] 
     "sglang": _sglang,
     "aiperf": _aiperf,
     "guidellm": _guidellm,
-    "inference_perf": lambda source, line, record, run: None if "request_latency" in record["successes"] else run,
+    "inference_perf": _inference_perf,
     "inferencex": _inferencex,
     "trtllm": _trtllm,
     "block": _block_images,

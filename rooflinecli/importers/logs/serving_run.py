@@ -71,7 +71,7 @@ class ServingRun:
         span = count / rate if count and rate else None
         at_once = rate is None or (span and span < max(BURST * (duration or 0.0), self.latency or 0.0))
         ttft, itl, flying = self.ttft, self.itl, self.in_flight
-        if cap is None and at_once and count and flying and flying < CAPPED * count:
+        if cap is None and at_once and self.load_stated and count and flying and flying < CAPPED * count:
             cap = flying
             note = f"about {flying:.3g} of its {count:g} requests in flight by its rate and latency (Little's law): a cap that it does not name"
             self.notes = (*self.notes, note)

@@ -71,7 +71,7 @@ class StepLog:
         before = 0
         batch = re.compile(self.row["batch"]) if "batch" in self.row else None
         for steps, text in _runs(source, self._steps(source)):
-            given = self.sizes(text)
+            given, apart = self.sizes(text), 0
             if before and any(each.lstrip().startswith("```") for each in source.lines[before : steps[0][0]]):
                 options = {}
             before = steps[-1][0]
@@ -79,7 +79,8 @@ class StepLog:
             sizes = [batch and (batch.search("\n".join(own)) or batch.search("".join(above))) for own, above in near]
             if sizes[-1]:
                 given["batch"] = int(sizes[-1][1])
-                steps = [s for s, size in zip(steps, sizes, strict=True) if size and int(size[1]) == given["batch"]]
+                kept = [s for s, size in zip(steps, sizes, strict=True) if size and int(size[1]) == given["batch"]]
+                apart, steps = len(steps) - len(kept), kept
             steps = self._summed(source, steps)[-1 if self.row.get("mean") else 0 :]
             options = {**options, **given, "software": self.row.get("software")}
             probe = self._tokens(source, steps, text)
@@ -90,7 +91,8 @@ class StepLog:
             rows = settled(source, self.TOOL, steps, self.row.get("unit", "s"), options, probe)
             if self.row.get("mean"):
                 rows = [replace(row, notes=(_MEAN,)) for row in rows]
-            found += [self._rounded(row, source, steps) for row in rows]
+            note = (f"{apart} steps of other batches are left out",) if apart else ()
+            found += [self._rounded(replace(row, notes=(*row.notes, *note)), source, steps) for row in rows]
         return found
 
     def _summed(self, source: Source, lines: list[tuple[int, float]]) -> list[tuple[int, float]]:
