@@ -10,13 +10,15 @@ import zlib
 from bisect import bisect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.record import Json
 from rooflinecli.core.text import one_line
+from rooflinecli.specs.snapshots import table
 
 Tree = Mapping[str, Any]  # a config, nested
 Options = Json  # options of an estimate by name, as written or parsed
@@ -140,6 +142,13 @@ class LogReader:
 
     def read(self, source: Source) -> list[MeasuredRow]:
         return self.rows(source, self.TOOL)
+
+
+@cache
+def patterns(module: str) -> SimpleNamespace:
+    """The patterns of a reader of logs by name, as logs/patterns.yaml has them."""
+    rows = table(Path(__file__).parent / "logs" / "patterns.yaml")[module]
+    return SimpleNamespace(**{name: re.compile(pattern) for name, pattern in rows.items()})
 
 
 def csv_rows(source: Source, begins: str) -> Iterator[tuple[int, dict[str, str]]]:

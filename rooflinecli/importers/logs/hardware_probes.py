@@ -8,16 +8,13 @@ from typing import Any
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.record import Json
-from rooflinecli.importers.source import LogReader, MeasuredRow, Source, csv_rows, positive
+from rooflinecli.importers.source import LogReader, MeasuredRow, Source, csv_rows, patterns, positive
 from rooflinecli.specs.snapshots import packaged
 
+_P = patterns("hardware_probes")
 _NAMES = packaged(__file__)
-_NCCL_HEAD = re.compile(r"^\W*size\s+count\s+type")
-_NCCL_ROW = re.compile(r"^\W*[1-9]\d*\s+\d+\s+[a-z]\w+\b")
 _NCCL_NAME = re.compile(_NAMES["nccl_program"])
 _NCCL_FACTOR = 1.02
-_NCCL_DEVICES = re.compile(r"\bnThread\s+(\d+)\s+nGpus\s+(\d+)\b")  # of one process
-_NCCL_RANK = re.compile(r"^\W*Rank\s+(\d+)\s.*?(\S+) +device\s+(\d+) +(?:\[\S+\] +)?(.*?)\s*$")
 _CUTLASS = "Problem,Provider,OperationKind"
 _MEASURE = "roofline-measure/1"
 
@@ -34,11 +31,11 @@ def _nccl(source: Source, tool: str) -> list[MeasuredRow]:
                 found[first:] = [_nccl_named(row, name) for row in found[first:]]
                 name = None
             ranks = ranks if "starting" not in text else {}
-        if match := _NCCL_DEVICES.search(text):
+        if match := _P.nccl_devices.search(text):
             devices = int(match[1]) * int(match[2])  # one may be that of each of several processes
-        if match := _NCCL_RANK.match(text):
+        if match := _P.nccl_rank.match(text):
             ranks[match[1]] = match.groups()[1:]
-        if _NCCL_HEAD.match(text):
+        if _P.nccl_head.match(text):
             columns = text.split()
             width = len(columns) - columns.index("time") if "time" in columns else 8
             in_table, first = True, len(found)
@@ -52,7 +49,7 @@ def _nccl(source: Source, tool: str) -> list[MeasuredRow]:
             torn = []
         elif in_table and (row := _nccl_row(source.at(line), tool, text, width, ranks, devices)):
             found.append(row)
-        elif in_table and _NCCL_ROW.match(text):
+        elif in_table and _P.nccl_row.match(text):
             torn.append(str(line))
     if in_table:
         why = f"{source.at(len(source.lines))}: the table ends before '# Avg bus bandwidth'; was the file cut short?"

@@ -8,32 +8,29 @@ from collections.abc import Iterator
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.logs import step_logs
-from rooflinecli.importers.source import MeasuredRow, Options, Source, number, positive
+from rooflinecli.importers.source import MeasuredRow, Options, Source, number, patterns, positive
 
+_P = patterns("hf_trainer")
 TOOL = "Hugging Face Trainer"
-_FIELD = re.compile(r"['\"]?(\w+)['\"]?\s*[:=]\s*['\"]?([\d.]+(?::[\d.]+)*(?:e[+-]?\d+)?)")
-_SUMMARY = re.compile(r"train_runtime['\"]?\s*[:=]\s*['\"]?\d")  # a figure, not the heading of a column
-_ROW = re.compile(r"(?:.*\s)?\w+\s+=\s+[\d.:]+\s*$")  # of the table that Trainer.log_metrics prints
 _HEAD = {  # what the Trainer logs before the first step
     "steps": re.compile(r"Total optimization steps\s*=\s*([\d,]+)"),
     "batch": re.compile(r"Total train batch size[^=\n]*=\s*([\d,]+)"),
     "shared": re.compile(r"\bsequence_parallel_size[=: ]+(\d+)"),  # ms-swift counts a sequence for each rank of it
     "done": re.compile(r"Continuing training from global step (\d+)"),
 }
-_BAR = re.compile(r"100%\|[^|\n]*\|\s*(\d+)/\1\s*\[([\d:]+)<")
 _WHOLE = "the whole run, its start and evaluations included"
 DIGITS = 6e-4  # of a figure: what four digits of it leave open
 HALF = 5e-4  # half of the last digit of a rate: the Trainer rounds to three decimals
 
 
 def claims(source: Source) -> bool:
-    summary = "train_samples_per_second" in source.plain and _SUMMARY.search(source.plain) is not None
+    summary = "train_samples_per_second" in source.plain and _P.summary.search(source.plain) is not None
     return summary or ("train_runtime" not in source.plain and ('"log_history"' in source.plain or any(_bars(source))))
 
 
 def _bars(source: Source) -> Iterator[MeasuredRow]:
     """Runs of scripts with Accelerate that print a head and a bar, but no summary."""
-    for bar in _BAR.finditer(source.plain):
+    for bar in _P.bar.finditer(source.plain):
         head, seconds = _head(source.plain[: bar.start()]), _figure(bar[2])
         if head.get("steps") == float(bar[1]) and seconds:
             options: Options = {"software": "pytorch"} | ({"batch": head["batch"]} if "batch" in head else {})
@@ -49,16 +46,16 @@ def _head(text: str) -> dict[str, float]:
 
 def read(source: Source) -> list[MeasuredRow]:
     text, printed = source.plain, list[tuple[int, int, dict[str, float]]]()
-    for start in (match.start() for match in _SUMMARY.finditer(text)):
+    for start in (match.start() for match in _P.summary.finditer(text)):
         line = source.line_of(start)
-        if _ROW.match(source.lines[line - 1]):
-            block = "\n".join(row for row in source.lines[max(line - 6, 0) : line + 4] if _ROW.match(row))
+        if _P.row.match(source.lines[line - 1]):
+            block = "\n".join(row for row in source.lines[max(line - 6, 0) : line + 4] if _P.row.match(row))
         else:
             first = max(text.rfind(mark, 0, start) for mark in ("TrainOutput", "{"))
             block, closed, _ = text[first : start + 2000].partition("}")
             if not closed:
                 raise DataError(f"{source.at(line)}: the summary does not end; was the file cut short?")
-        fields = {name: figure for name, value in _FIELD.findall(block) if (figure := _figure(value)) is not None}
+        fields = {name: figure for name, value in _P.field.findall(block) if (figure := _figure(value)) is not None}
         if re.match(r"train_runtime'?: '", text[start:]):
             fields["quoted"] = 1.0  # as transformers 5 prints, which counts samples and may leave steps out
         # else a step's, not a run's
@@ -76,7 +73,7 @@ def read(source: Source) -> list[MeasuredRow]:
         whole = dict(sorted((pair for o in reversed(same) for pair in o.items()), key=lambda pair: len(repr(pair[1]))))
         before = max((s for _, s, other in printed if s < start and not _same_run(fields, other)), default=0)
         stated = _head(text[before:start])
-        if "steps" not in stated and (bars := _BAR.findall(text[before:start])):
+        if "steps" not in stated and (bars := _P.bar.findall(text[before:start])):
             stated["steps"] = float(bars[-1][0])
         found += _run(source, line, whole, stated)
     return found

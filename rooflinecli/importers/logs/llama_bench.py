@@ -9,20 +9,11 @@ from typing import NamedTuple
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.record import Json
-from rooflinecli.importers.source import MeasuredRow, Options, Source, csv_rows, number, positive
+from rooflinecli.importers.source import MeasuredRow, Options, Source, csv_rows, number, patterns, positive
 
+_P = patterns("llama_bench")
 TOOL = "llama-bench"
-_FORMAT = re.compile(r"\b(I?Q\d\w*|MXFP4|NVFP4|BF16|F16|F32)\b(?: - (Small|Medium|Large))?", re.IGNORECASE)
-_EXPERTS = re.compile(r"^[^\d,;]*exps[^\d,;]*=CPU$")  # every routed expert of every layer
 _WIDE = {"fp16": 16.0, "bf16": 16.0, "fp32": 32.0, "q8_0": 8.5}  # bits a weight
-_TEST = re.compile(r"^(pp|tg) ?(\d+)(\+tg)?(?: ?\d+)?(?: ?@ ?(?:d|pp)(\d+))?$")  # tg64@pp128 of ik_llama.cpp: depth 128
-_CARD = re.compile(
-    r" *(?:Device \d+: |ggml_vulkan: \d+ = |ggml_metal_init: found device: )(.+?)(?:, compute|, gfx| \(|$)"
-)
-# a backend is that of the program, of which a run may use none: a heading or a command says so
-_HOST = re.compile(r"^#+ *CPU( only)? *$|llama-bench.*(-ngl|--n-gpu-layers)[ =]0\b")
-# tensors that a command or the text before a table keeps on the host
-_PLACED = re.compile(r"(?:-ot|--override-tensor)[ =`\"']+([^\s`\"']+=CPU)\b")
 SCATTER = 0.1  # of a rate: a larger standard deviation of its runs is noted
 _UNNAMED = "the format of the weights is not stated; --weight-dtype gives it"
 _ALL = 99  # layers on the device: more than most models have, which is how all of them are asked for
@@ -89,7 +80,7 @@ def _model(row: Json) -> str:
 
 def _formats(row: Json) -> tuple[Options, tuple[str, ...]]:
     """Format of the weights by the name that llama.cpp gives a file ('llama 8B Q4_K - Medium' is q4_k_m), unless the file's size is another's."""
-    match = _FORMAT.search(_model(row))
+    match = _P.format.search(_model(row))
     if match is None:
         return {}, (_UNNAMED,)
     name = match[1].lower() + (f"_{match[2][0].lower()}" if match[2] and match[1].lower() != "q2_k" else "")
@@ -122,7 +113,7 @@ def _backend(row: Json) -> str:
 def cards(source: Source, row: Json, line: int) -> list[str]:
     """Names of the devices, from the row or from what the backend printed when it last started."""
     stated = str(row.get("gpu_info") or "")
-    listed = [] if stated else [(i, m[1]) for i, text in enumerate(source.lines[:line]) if (m := _CARD.match(text))]
+    listed = [] if stated else [(i, m[1]) for i, text in enumerate(source.lines[:line]) if (m := _P.card.match(text))]
     last = [name for place, (i, name) in enumerate(listed) if listed[-1][0] - i == len(listed) - 1 - place]
     names = [name.strip() for name in (stated.split(",") if stated else last) if name.strip()]
     return names if len(set(names)) == 1 else []  # which of several kinds ran is not said
@@ -148,7 +139,7 @@ def _server(source: Source, row: Json, names: list[str]) -> Options:
         "n": devices or None,
         "pp": devices if devices > 1 else None,
         "gpu-layers": layers if layers is not None and 0 <= layers < _ALL else None,
-        "experts-on": f"host:{hosted:g}" if hosted else "host" if _EXPERTS.search(str(row.get("ot"))) else None,
+        "experts-on": f"host:{hosted:g}" if hosted else "host" if _P.experts.search(str(row.get("ot"))) else None,
         "kv-dtype": caches.pop() if len(caches) == 1 else None,
         "flash": {"0": False, "false": False, "1": True, "true": True}.get(fused),
     }
@@ -161,8 +152,8 @@ def _markdown(source: Source) -> list[MeasuredRow]:
     for line, text in enumerate(source.lines, start=1):
         cells = [cell.strip() for cell in text.strip().strip("|").split("|")] if text.lstrip().startswith("|") else []
         if not cells and (text.startswith("#") or "llama-bench" in text):
-            host = _HOST.search(text) is not None
-        if not cells and ((match := _PLACED.search(text)) or re.search(r"llama-bench\S* +-", text)):
+            host = _P.host.search(text) is not None
+        if not cells and ((match := _P.placed.search(text)) or re.search(r"llama-bench\S* +-", text)):
             placed = match[1] if match else ""
         if "test" in cells and "t/s" not in cells:
             compared = compared or line
@@ -181,7 +172,7 @@ def _markdown(source: Source) -> list[MeasuredRow]:
                 found += _benchy(source, line, row, found)
                 continue
             parts = [f"{name}{row[n]}" for name, n in (("pp", "n_prompt"), ("tg", "n_gen")) if positive(row.get(n))]
-            match = _TEST.match(row.get("test") or "+".join(parts))
+            match = _P.test.match(row.get("test") or "+".join(parts))
             rate, scatter = map(positive, row["t/s"].partition("±")[::2])
             if match and rate and float(match[2]):
                 kind = f"{match[1]}{match[3] or ''}"
@@ -198,7 +189,7 @@ def _markdown(source: Source) -> list[MeasuredRow]:
 def _benchy(source: Source, line: int, row: Json, before: list[MeasuredRow]) -> list[MeasuredRow]:
     """A row of llama-benchy, which measures any server as llama-bench does: answers follow the prompt of the row before, and a prompt takes the
     context before it along, unless the rate shows that it was cached."""
-    match, (rate, scatter) = _TEST.match(row["test"]), map(positive, row["t/s"].partition("±")[::2])
+    match, (rate, scatter) = _P.test.match(row["test"]), map(positive, row["t/s"].partition("±")[::2])
     if match is None or match[3] or not rate:
         return []
     depth, tokens, taken = float(match[4] or 0), float(match[2]), positive(row["est_ppt (ms)"].partition("±")[0])

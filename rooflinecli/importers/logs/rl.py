@@ -13,22 +13,16 @@ from statistics import median
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.units import duration
-from rooflinecli.importers.source import MeasuredRow, Source
+from rooflinecli.importers.source import MeasuredRow, Source, patterns
 from rooflinecli.importers.source import number as as_number
 from rooflinecli.specs.snapshots import table
 
+_P = patterns("rl")
 TOOL = "verl / NeMo RL / OpenRLHF / slime / AReaL / DeepSpeed-Chat"
 WARM_UP = 1  # steps in which engines start and kernels are compiled
-_PAIR = re.compile(r"['\"]?([A-Za-z_][\w@./-]*)['\"]?:\s*(?:np\.\w+\()?(-?\d[\d.]*(?:e[+-]?\d+)?)")
-_CHAT = re.compile(r"\b([A-Z]\w+ [a-z]+)=([\d.]+)s\b")  # DeepSpeed-Chat
-_STEP = re.compile(r"(?:\bstep:|\bGlobal step |\b(?:perf|rollout|step) |\"step\": ?|\bStep )(\d+)\b")
-_BANNER = re.compile(r"^=+ Step (\d+)/\d+ =+")
-_NEMO = re.compile(r"^\W*(Total step time|Mean Generation Length|Mean Total Tokens per Sample|E2E \(Tokens/sec/gpu\)|[a-z_]+(?:/[a-z_]+)?): ([\d.]+)(s\b)?")  # fmt: skip
 _TABLE = table(Path(__file__).with_suffix(".yaml"))
 _NAMES: dict[str, list[str]] = _TABLE["figures"]
 _TOOLS: dict[str, str] = _TABLE["tools"]
-_CELL = re.compile(r"\s*([A-Za-z_][\w@.-]*(?:/[\w@.-]+)+)\s*[│|]\s*(-?\d[\d.]*(?:e[+-]?\d+)?)\s*(?=[│|])")
-_AREAL = re.compile(r"\bTrain step (\d+)/\d+ done")
 _WAITS = ("perf/train_wait_time", "perf/train_time")  # of slime, which state a step where it states none
 
 
@@ -120,9 +114,9 @@ def _lines(source: Source) -> Iterator[tuple[int, int | None, dict[str, float]]]
         return
     for line, text in enumerate(source.lines, start=1):
         if any(prefix in text for prefix in (*_TOOLS, "rollout/")):
-            start = _STEP.search(text)
+            start = _P.step.search(text)
             number = int(start[1]) if start else None
-            figures = [(k, as_number(v.rstrip("."))) for k, v in _PAIR.findall(text) + _CHAT.findall(text)]
+            figures = [(k, as_number(v.rstrip("."))) for k, v in _P.pair.findall(text) + _P.chat.findall(text)]
             yield line, number, {k: value for k, value in figures if value is not None}
 
 
@@ -130,8 +124,8 @@ def _blocks(source: Source) -> Iterator[tuple[int, int | None, dict[str, float]]
     """The same of NeMo RL and AReaL, which print a figure on each line: a step goes on up to a banner, or a name that comes again."""
     number, pairs, at = None, dict[str, float](), 0
     for line, text in enumerate([*source.lines, "Training Results"], start=1):
-        banner, end = _BANNER.match(text.strip()) or "Training Results" in text, _AREAL.search(text)
-        figures = [*_NEMO.findall(text), *(_CELL.findall(text) if "│" in text else ())]
+        banner, end = _P.banner.match(text.strip()) or "Training Results" in text, _P.areal.search(text)
+        figures = [*_P.nemo.findall(text), *(_P.cell.findall(text) if "│" in text else ())]
         if banner or end or any(name in pairs and name.startswith("timeperf/") for name, *_ in figures):
             if at and pairs:
                 yield at, number, pairs

@@ -13,33 +13,16 @@ from typing import Any
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.record import Json
 from rooflinecli.importers.logs.serving_run import ServingRun, between, engine_of, lengths, lumped, suspect
-from rooflinecli.importers.source import LogReader, MeasuredRow, Options, Source, at, csv_rows, need, positive
+from rooflinecli.importers.source import LogReader, MeasuredRow, Options, Source, at, csv_rows, need, patterns, positive
 from rooflinecli.specs.snapshots import table
 
+_P = patterns("serving")
 Records = Iterable[tuple[int, Json]]
 UNITS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "us": 1e-6, "ns": 1e-9}
 DRAWN = 0.9  # InferenceX's client draws lengths uniformly in [0.8, 1] of the nominal ones
 _INFERENCEX_DTYPES = {"fp4": "nvfp4", "fp8": "fp8", "bf16": "bf16", "int4": "int4"}
-_TITLE = re.compile(r"=+ Serving Benchmark Result =+")
-_FIRST = re.compile(r"^\W*Successful requests:\s+\d+\s*$")
-_FIELD = re.compile(r"^\W*([A-Z][^:|(]*?)(?: \([^:|]*\))?:\s+([-\w.,]+)(?: m?s| \w+/s)?\s*(?:[←·#].*)?$")
-_LOAD = re.compile(r"^\W*(Backend|Max\w* req\w+ concurrency|Traffic request rate):\s+([-\w.,]+)\s*$")
-_FLAG = re.compile(
-    r"(?<!python )(?<!python3 )--?(model|m|max-concurrency|concurrency|request-rate|backend|dataset-name|dataset-path|(?:random-)?input-len|"
-    r"(?:random-)?output-len|batch-size|num-prompts)[= ]+['\"]?(?!ensemble\b)([^'\"\s\\]+)"
-)
-_COMMAND = re.compile(r"\bbench(?:mark)?_(?:serving|latency|throughput|one_batch)|\bbench (?:serve|latency|throughput)\b|\b(?:genai-perf|aiperf) (?:profile\b|\\$)")  # fmt: skip
-_ASKED = re.compile(r"\b(model|max_concurrency|request_rate|backend|dataset_name|dataset_path|(?:random_)?input_len|(?:random_)?output_len|batch_size|num_prompts)=(?:'([^']*)'|([^,)\s]+))")  # fmt: skip
-_IMAGES = re.compile(r"vision|image|video|audio|vqa|mmmu|multi-?modal|-mm\b", re.IGNORECASE)  # in a data set's name
-_CELLS = re.compile(r"[│|]")
-_METRIC = re.compile(r"([A-Z][\w ]+?)(?: \(([^)]*)\)|$)")
-_RATE_BELOW = re.compile(r"^Output token throughput \(per sec\): ([\d,.]+)", re.MULTILINE)
 _LATENCIES = {"ttft": "time_to_first_token", "itl": "inter_token_latency"}
-_TRT_REPORT = re.compile(r"^= (ENGINE DETAILS|PYTORCH BACKEND|_AUTODEPLOY)")
-_TRT_FIELD = re.compile(r"^([A-Z][^:]*?):\s+(\S.*?)\s*$")
 _TRT_DTYPES = {"FP8": "fp8", "NVFP4": "nvfp4", "W4A16_AWQ": "int4", "W8A16": "int8"}
-_MLPERF_FIELD = re.compile(r"^\s*([A-Za-z0-9.][^:]*?)\s*:\s*(\S.*?)\s*$")
-_ONE_BATCH = re.compile(r"^(Prefill\.|Decode\. +median) latency: +([\d.]+) s, (?:median )?throughput: +([\d.]+) token/s", re.MULTILINE)  # fmt: skip
 _ONE_BATCH_FIELDS = ("prefill_latency", "median_decode_latency", "batch_size", "input_len", "output_len")
 
 
@@ -149,12 +132,12 @@ def _console_metrics(source: Source) -> Records:
     for line, text in enumerate(source.lines, start=1):
         if ("NVIDIA " in text and " | " in text) or text.strip() == "LLM Metrics":
             start, title, found = line, text, []
-        cells = [cell.strip() for cell in _CELLS.split(text.strip().strip("│|"))]
+        cells = [cell.strip() for cell in _P.cells.split(text.strip().strip("│|"))]
         if start and len(cells) > 2:
             found.append((line, cells[0], cells[1]))
         elif start and text.lstrip().startswith(("└", "```")):
             asked = _arguments(source.lines[: start - 1])
-            below = _RATE_BELOW.search("\n".join(source.lines[line : line + 3]))  # until 2024
+            below = _P.rate_below.search("\n".join(source.lines[line : line + 3]))  # until 2024
             found += [(line + 1, "Output token throughput (per sec)", below[1])] if below else []
             for at_line, record in _metrics(found):
                 yield at_line, {**record, "asked": asked, "images": "Multi-Modal" in title}
@@ -164,7 +147,7 @@ def _console_metrics(source: Source) -> Records:
 
 
 def _metrics(cells: list[tuple[int, str, Any]]) -> Records:
-    named = [(line, m[1].lower().replace(" ", "_"), m[2], value) for line, label, value in cells if (m := _METRIC.match(label))]  # fmt: skip
+    named = [(line, m[1].lower().replace(" ", "_"), m[2], value) for line, label, value in cells if (m := _P.metric.match(label))]  # fmt: skip
     record = {name: {"avg": value, "unit": unit} for _, name, unit, value in reversed(named)}
     lines = {what: line for line, name, *_ in reversed(named) for what, of in _LATENCIES.items() if name == of}
     first = min([line for line, *_ in named] if "output_token_throughput" in record else lines.values(), default=0)
@@ -182,9 +165,9 @@ def _guidellm_benchmarks(source: Source) -> Records:
 
 def _blocks(source: Source) -> Records:
     """Blocks of results under many other messages, each with the load that its client printed before, and its command."""
-    starts = [i for i, text in enumerate(source.lines) if _TITLE.search(text)]
+    starts = [i for i, text in enumerate(source.lines) if _P.title.search(text)]
     untitled = not starts  # as copied into a table of results
-    starts = starts or [i for i, text in enumerate(source.lines) if _FIRST.match(text)]
+    starts = starts or [i for i, text in enumerate(source.lines) if _P.first.match(text)]
     for start, following in zip(starts, [*starts[1:], len(source.lines)], strict=True):
         lines = source.lines[start + (not untitled) : following] + [""] * untitled
         fields, whole = _block(lines, untitled)
@@ -192,9 +175,9 @@ def _blocks(source: Source) -> Records:
             raise DataError(f"{source.at(start + 1)}: the block of results does not end; was the file cut short?")
         load: Json = {}
         for text in reversed(source.lines[:start]):
-            if re.search(r"={20,}", text) or (untitled and _FIRST.match(text)):
+            if re.search(r"={20,}", text) or (untitled and _P.first.match(text)):
                 break
-            if match := _LOAD.match(text.strip()):
+            if match := _P.load.match(text.strip()):
                 load.setdefault(match[1], match[2])
         yield start + 1, {**load, **fields, "asked": _arguments(source.lines[:start])}
 
@@ -208,7 +191,7 @@ def _block(lines: list[str], untitled: bool) -> tuple[Json, bool]:
         ends = text.lstrip().startswith("```") or (untitled and not text.strip())
         if fields and (re.search(r"={20,}", text) or (latency and ends)):
             return fields, True
-        if match := _FIELD.match(text.strip()):
+        if match := _P.field.match(text.strip()):
             fields.setdefault(match[1].strip(), match[2])
     return fields, False
 
@@ -217,10 +200,10 @@ def _arguments(before: list[str]) -> Json:
     """The options of the last command printed before a result: its parsed arguments, or the command line, over several lines."""
     for i in range(len(before) - 1, -1, -1):
         if "Namespace(" in before[i]:
-            return {name: quoted or bare for name, quoted, bare in _ASKED.findall(before[i])}
-        if _COMMAND.search(before[i]):
+            return {name: quoted or bare for name, quoted, bare in _P.asked.findall(before[i])}
+        if _P.command.search(before[i]):
             end = next((j for j in range(i, len(before)) if not before[j].rstrip().endswith("\\")), i)
-            flags = _FLAG.findall(" ".join(before[i : end + 1]))
+            flags = _P.flag.findall(" ".join(before[i : end + 1]))
             if flags:  # else it is prose
                 asked = {name.replace("-", "_"): value for name, value in flags if "$" not in value}
                 return {**({"model": asked["m"]} if "m" in asked else {}), **asked}
@@ -229,10 +212,10 @@ def _arguments(before: list[str]) -> Json:
 
 def _trtllm_reports(source: Source) -> Records:
     """Reports, with lengths and load that follow where one is only its overview."""
-    starts = [i for i, text in enumerate(source.lines) if _TRT_REPORT.match(text)] or [0]
+    starts = [i for i, text in enumerate(source.lines) if _P.trt_report.match(text)] or [0]
     for start, following in zip(starts, [*starts[1:], len(source.lines)], strict=True):
         block = source.lines[start:following]
-        fields: Json = {m[1].strip(): m[2].rstrip("%") for m in map(_TRT_FIELD.match, block) if m}
+        fields: Json = {m[1].strip(): m[2].rstrip("%") for m in map(_P.trt_field.match, block) if m}
         place = next((i for i, text in enumerate(block) if "PERFORMANCE OVERVIEW" in text), None)
         if place is None:
             end = source.at(start + len(block))
@@ -258,7 +241,7 @@ def _trtllm_reports(source: Source) -> Records:
 def _mlperf_summary(source: Source) -> Records:
     fields, lines = Json(), dict[str, int]()
     for line, text in enumerate(source.lines, start=1):
-        if match := _MLPERF_FIELD.match(text):
+        if match := _P.mlperf_field.match(text):
             fields.setdefault(match[1], match[2])
             lines.setdefault(match[1], line)
     if "Test Parameters Used" not in source.plain:
@@ -375,7 +358,7 @@ def _trtllm(source: Source, line: int, record: Json, run: ServingRun) -> Serving
 
 def _block_images(source: Source, line: int, record: Json, run: ServingRun) -> ServingRun:
     names = [str(record["asked"].get(name, "")) for name in ("dataset_name", "dataset_path")]
-    run.images = bool(positive(record.get("Total input vision tokens")) or any(map(_IMAGES.search, names)))
+    run.images = bool(positive(record.get("Total input vision tokens")) or any(map(_P.images.search, names)))
     return run
 
 
@@ -441,7 +424,7 @@ def _one_batch(source: Source, tool: str) -> list[MeasuredRow]:
 def _printed_batches(source: Source) -> Records:
     """Runs as the tool's JSON has them, cited at the median step; sizes follow from the rates. What precedes `Benchmark ...` warms up."""
     tokens = taken = 0.0
-    for match in _ONE_BATCH.finditer(source.plain, max(source.plain.find("\nBenchmark ..."), 0)):
+    for match in _P.one_batch.finditer(source.plain, max(source.plain.find("\nBenchmark ..."), 0)):
         seconds, rate = float(match[2]), float(match[3])
         if match[1] == "Prefill.":
             tokens, taken = seconds * rate, seconds
@@ -454,7 +437,5 @@ def _printed_batches(source: Source) -> Records:
 _ROWS: dict[str, Json] = table(Path(__file__).with_name("serving.yaml"))
 READERS = (
     *(ServingFormat(tool, {**_ROWS.get(row.get("like", ""), {}), **row}) for tool, row in _ROWS.items()),
-    LogReader(
-        "sglang bench_one_batch", re.compile(rf'(?m:{_ONE_BATCH.pattern})|"prefill_latency": ?[\d.]'), _one_batch
-    ),
+    LogReader("sglang bench_one_batch", re.compile(rf'{_P.one_batch.pattern}|"prefill_latency": ?[\d.]'), _one_batch),
 )
