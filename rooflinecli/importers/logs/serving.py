@@ -53,14 +53,15 @@ class ServingFormat:
         lines, records = self.row.get("lines", ()), RECORDS[self.row.get("records", "objects")]
         for line, record in _matches(source, lines) if lines else records(source):
             if self.row.get("run", "") in ("", *record):
-                made = self._run(source, line, record)
+                made = self.run(source, line, record)
                 left_out = line if made is None else left_out
                 found += made.rows(source, line, self.TOOL) if made else []
         if left_out and not found:
             raise DataError(f"{source.at(left_out)}: {self.row['apart']}")
         return found
 
-    def _run(self, source: Source, line: int, record: Json) -> ServingRun | None:
+    def run(self, source: Source, line: int, record: Json) -> ServingRun | None:
+        """A record as a run; None for one that is none of the kind that is read."""
         row = self.row
         for path in row.get("need", ()):
             need(source, line, record, path)
