@@ -27,16 +27,7 @@ _GZIP = b"\x1f\x8b"
 _HEAD = 4096  # bytes by which a text and its encoding are recognized
 _MARKS = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_LAUNCHERS = (  # what launchers put before the lines of a rank: Open MPI's --tag-output, torchrun and torch_xla, Hydra, time stamps of kubectl, srun -l and pdsh
-    r" *\[\d+,\d+\]<std\w+>:? ?",
-    r"\[(?:rank|default|worker) ?:?\d+\]:? ?",
-    r"\[\d+\] ",
-    r"\d{4}-\d\d-\d\dT[\d:.]+Z ",
-    r" *[\w.-]*\d: ?(?=\S| )",
-)
 _FEW = 4  # consecutive lines from which a prefix is a launcher's
-_PREFIXED = tuple(re.compile(rf"(?:^{prefix}[^\n]*(?:\n|\Z)){{{_FEW},}}", re.MULTILINE) for prefix in _LAUNCHERS)
-_PREFIXES = tuple(re.compile(rf"^{prefix}", re.MULTILINE) for prefix in _LAUNCHERS)
 _CELL = re.compile(r'^\s*"((?:[^"\\]|\\.)*)",?$', re.MULTILINE)  # a line of a notebook's cell
 _ESCAPED = re.compile(r"\[(?:3[0-9]|0|39)m")  # color codes whose escape character a copy has lost
 
@@ -87,7 +78,7 @@ class Source:
             text = _CELL.sub(lambda cell: " ".join(json.loads(f'"{cell[1]}"').splitlines()), text)
         text = _ESCAPED.sub("", _COLOUR.sub("", text))
         lines = sum(1 for line in text.split("\n") if line.strip())
-        for block, prefix in zip(_PREFIXED, _PREFIXES, strict=True):
+        for block, prefix in _launchers():
             if 2 * len(prefix.findall(text)) > max(lines, 2):
                 text = prefix.sub("", text)
             else:
@@ -142,6 +133,13 @@ class LogReader:
 
     def read(self, source: Source) -> list[MeasuredRow]:
         return self.rows(source, self.TOOL)
+
+
+@cache
+def _launchers() -> list[tuple[re.Pattern[str], re.Pattern[str]]]:
+    """Of each launcher's prefix: several lines in a row that have it, and the prefix."""
+    found = [f"^{pattern.pattern}" for pattern in vars(patterns("launchers")).values()]
+    return [tuple(re.compile(p, re.M) for p in (rf"(?:{each}[^\n]*(?:\n|\Z)){{{_FEW},}}", each)) for each in found]  # type: ignore[misc]
 
 
 @cache

@@ -1,17 +1,4 @@
-"""Recorded load: its rows, what their readers share (cells, lines and tables, each with file:line), and its formats. A row of formats.yaml says by what a file is recognized and where the figures of a request are.
-
-Two kinds have code of their own. Inputs of benchmark clients, a JSON object a line: vLLM's custom dataset (prompt, output_tokens),
-GuideLLM's (prompt, prompt_tokens_count, output_tokens_count), AIPerf's single and multi turn (text; session_id with turns of text and
-delay in ms), chats (messages), and OpenAI's batches (body). AIPerf's inputs.json (data, a list of sessions with payloads) is the same in
-one document.
-
-Text without a token count has four characters a token; an output of unknown length has 128 tokens. A turn of AIPerf's includes
-the previous turns; a payload or a list of messages contains them. There are no arrival times, unless a line has a timestamp in ms:
-give --qps or --concurrency.
-
-Conversations as ShareGPT's JSON has them: a list of {id, conversations: [{from, value}, ...]}, or one a line. Each question is a turn whose
-prompt includes the previous turns; turns of a conversation follow one another and share their prefix.
-"""
+"""Recorded load: its rows, what their readers share (cells, lines and tables, each with file:line), and its formats, which formats.yaml describes."""
 
 from __future__ import annotations
 
