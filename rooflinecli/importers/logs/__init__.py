@@ -13,12 +13,9 @@ from typing import Protocol
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.logs.server_logs import ServerLog
-from rooflinecli.importers.source import MeasuredRow, Source, load
+from rooflinecli.importers.source import MeasuredRow, Source, load, patterns
 
-# a loss of pairs: TRL, LLaMA-Factory and NeMo-Aligner; DeepSpeed-Chat
-_PAIRS = re.compile(r"rewards?[/_]chosen|^chosen: [-\d.]+, rejected: [-\d.]+", re.MULTILINE)
-# of a step that generates its answers: TRL's GRPO and PPO
-_GENERATES = re.compile(r"['\"](?:reward|completion_length|completions/mean_length|objective/kl)['\"]: ?['\"]?-?[\d.]")
+_P = patterns("all")
 _MIXED = "reinforcement learning: a step generates its answers too, and calibrate fits serving and training apart"
 _TRACES = ('"traceEvents"', "Total Time (ns),Instances", 'Total Time (ns)","Instances')  # torch, JAX; nsys stats
 
@@ -69,13 +66,13 @@ def read_source(source: Source) -> list[MeasuredRow]:
         if not (row.value > 0 and math.isfinite(row.value)):
             why = f"{row.where}: {row.tool}: {row.value:g} {row.unit} is no measurement; was the file changed?"
             raise DataError(why)
-    if _PAIRS.search(source.plain):
+    if _P.pairs.search(source.plain):
         pairs = "preference optimization: a sample is a pair, and a reference model reads it too"
         found = [
             replace(r, options={"recipe": "dpo", **r.options}, notes=(*r.notes, pairs)) if r.quantity == "train" else r
             for r in found
         ]
-    if _GENERATES.search(source.plain):
+    if _P.generates.search(source.plain):
         found = [replace(row, unread=_MIXED) if row.quantity == "train" else row for row in found]
     return _once(found)
 

@@ -12,12 +12,6 @@ from rooflinecli.importers.source import MeasuredRow, Options, Source, number, p
 
 _P = patterns("hf_trainer")
 TOOL = "Hugging Face Trainer"
-_HEAD = {  # what the Trainer logs before the first step
-    "steps": re.compile(r"Total optimization steps\s*=\s*([\d,]+)"),
-    "batch": re.compile(r"Total train batch size[^=\n]*=\s*([\d,]+)"),
-    "shared": re.compile(r"\bsequence_parallel_size[=: ]+(\d+)"),  # ms-swift counts a sequence for each rank of it
-    "done": re.compile(r"Continuing training from global step (\d+)"),
-}
 _WHOLE = "the whole run, its start and evaluations included"
 DIGITS = 6e-4  # of a figure: what four digits of it leave open
 HALF = 5e-4  # half of the last digit of a rate: the Trainer rounds to three decimals
@@ -40,7 +34,7 @@ def _bars(source: Source) -> Iterator[MeasuredRow]:
 
 def _head(text: str) -> dict[str, float]:
     """What was logged before the first step, the last of each."""
-    found = {name: pattern.findall(text) for name, pattern in _HEAD.items()}
+    found = {name: pattern.findall(text) for name, pattern in vars(patterns("hf_trainer_head")).items()}
     return {name: float(values[-1].replace(",", "")) for name, values in found.items() if values}
 
 

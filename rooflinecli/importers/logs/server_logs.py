@@ -61,8 +61,8 @@ class ServerLog:
             notes += step_logs.rounded(f"{running / seconds:.2f}".rstrip("0"))
             rows.append(MeasuredRow(where, self.TOOL, "itl", seconds, options=given, probe=probe, notes=tuple(notes)))
         if not rows:
-            first = next(i for i, text in enumerate(source.lines, start=1) if re.search(self.row["line"], text))
-            why = f"{source.at(first)}: {self.TOOL}: nowhere {FEWEST} reports of as many requests with no prompt between them; give the result of the client that sent them"
+            first = re.search(self.row["line"], source.plain)
+            why = f"{source.at(source.line_of(first.start() if first else 0))}: {self.TOOL}: nowhere {FEWEST} reports of as many requests with no prompt between them; give the result of the client that sent them"
             raise DataError(why)
         return rows
 
