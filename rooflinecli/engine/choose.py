@@ -59,10 +59,10 @@ class Candidate:
         return max(float(resident_memory(ctx, self.layout, phase).total_bytes) for phase in phases)
 
 
-def choose(ctx: EstimateContext, phases: tuple[str, ...], fastest: bool = True) -> ChosenLayout:
+def choose(ctx: EstimateContext, phases: tuple[str, ...]) -> ChosenLayout:
     """The best of the candidates in which every one of `phases` fits (training alone, or those of serving).
 
-    On the devices given, or on the smallest number that fits; where not `fastest`, the plainest. Raises UsageError when the sizes given
+    On the devices given, or on the smallest number that fits. Raises UsageError when the sizes given
     cannot be laid out at all, Infeasible when they fit on no device count.
     """
     broken: list[LegalityRule] = []
@@ -75,12 +75,12 @@ def choose(ctx: EstimateContext, phases: tuple[str, ...], fastest: bool = True) 
     for devices in (product << i for i in range(max(most, 1).bit_length())):
         tried = evaluate_candidates(ctx, phases, devices, broken)
         unsustained += [one.unsustained for one in tried if one.unsustained is not None]
-        best = _best(ctx, phases if fastest else (), tried)
+        best = _best(ctx, phases, tried)
         if best is not None:
-            if fastest and phases == ("train",) and (trained := _trained(ctx, devices, tried)) is not None:
+            if phases == ("train",) and (trained := _trained(ctx, devices, tried)) is not None:
                 best = Candidate(trained.layout, True)
             why = _why_count(ctx, best.layout, best.needs(ctx, phases), smaller)
-            if fastest and phases != ("train",):
+            if phases != ("train",):
                 best = _staged(ctx, phases, best)
             return ChosenLayout(best.layout, True, why, True)
         smaller, any_legal = tried, any_legal or bool(tried)
@@ -134,9 +134,9 @@ def _trained(ctx: EstimateContext, devices: int, tried: list[Candidate] | None =
 
 def _best(ctx: EstimateContext, phases: tuple[str, ...], tried: list[Candidate]) -> Candidate | None:
     fitting = [one for one in tried if one.fits]
-    if len(fitting) < 2:
+    if len(fitting) < 2 or phases == ("train",):  # whose layout is refined from those tried
         return fitting[0] if fitting else None
-    return min(fitting, key=lambda one: _rank(ctx, phases, one.layout))
+    return min(fitting, key=lambda one: _rank(ctx, one.layout))
 
 
 def _queued(ctx: EstimateContext, tried: list[Candidate], chosen: bool) -> ChosenLayout | None:
@@ -158,7 +158,7 @@ def _staged(ctx: EstimateContext, phases: tuple[str, ...], best: Candidate) -> C
         for stages in divisors(int(layout.tp))[1:]
     )
     legal = (one for one in further if legality.first_violation(ctx, one.layout, phases[-1]) is None)
-    return min((best, *(one for one in legal if one.fits)), key=lambda one: _rank(ctx, phases, one.layout)[1:])
+    return min((best, *(one for one in legal if one.fits)), key=lambda one: _rank(ctx, one.layout)[1:])
 
 
 def evaluate_candidates(
@@ -177,11 +177,8 @@ def _candidate(ctx: EstimateContext, phases: tuple[str, ...], layout: Layout) ->
         return Candidate(layout, False, error)
 
 
-def _rank(ctx: EstimateContext, phases: tuple[str, ...], layout: Layout) -> tuple[Number, ...]:
-    """Sort key. Pipeline stages only where memory needs them, since replicas serve more users; training, whose layout is chosen otherwise,
-    and no phases: the plainest layout."""
-    if not phases or phases == ("train",):
-        return layout.pp, layout.tp, layout.recompute != "none"
+def _rank(ctx: EstimateContext, layout: Layout) -> tuple[Number, ...]:
+    """Sort key. Pipeline stages only where memory needs them, since replicas serve more users."""
     shared = 1 if layout.ep == 1 or ctx.request.ep is not None else SHARED
     return layout.pp, shared * time_at_bound(priced(ctx, layout, "decode"), ctx.request.bound), layout.tp
 
@@ -287,7 +284,7 @@ def nearest_feasible(ctx: EstimateContext, phases: tuple[str, ...]) -> ChosenLay
         for freed in ({*names} - kept, names) if kept else (names,):
             opened: dict[str, Any] = dict.fromkeys(("devices", *freed))
             with suppress(UsageError, Infeasible):
-                found.append(choose(EstimateContext(replace(ctx.request, **opened)), phases, fastest=False))
+                found.append(choose(EstimateContext(replace(ctx.request, **opened)), phases))
         if found:
             return min(found, key=lambda one: one.layout.devices)
     return None

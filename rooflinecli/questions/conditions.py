@@ -150,6 +150,11 @@ def limit(quantity: str, text: str, *, bare: bool = False) -> float:
             else number
         )
     except (ValueError, OverflowError) as error:
+        head = quantity.partition(".")[0]
+        if find(quantity) is None and head in (*PHASES, "cost", "serve") and ".layout." not in quantity:
+            raise ValueError(
+                unknown("quantity", quantity, (f"{head}.{name}" for name in quantities.QUANTITIES))
+            ) from None
         plain = {"count": "a count", "fraction": "a fraction"}.get(unit)
         wrong = f"{text!r}: wrong unit; {quantity} is {plain}, for example '{_EXAMPLES[unit]}'"
         raise ValueError(wrong if plain else error) from None

@@ -6,6 +6,7 @@ fraction 47%          bytes 141 GB (1e9)        layout tp8 pp4 dp16   count 70.6
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
@@ -30,8 +31,11 @@ _UNITS = {"J": "J", "W": "W", "tokens/s": "tok/s"}  # of quantities whose label 
 
 
 def label(key: str) -> str:
-    """A quantity of the JSON as a column of a table is called."""
-    last = key.rpartition(".")[2]
+    """A quantity of the JSON as a column of a table is called; an end of an interval, 'ITL, high end'."""
+    group, _, last = key.rpartition(".")
+    if last in ("0", "1") and "interval" in group:
+        whole = re.sub(r"_interval$", "", re.sub(r"\binterval_s$", "time_s", group))
+        return f"{label(whole)}, {'high' if last == '1' else 'low'} end"
     quantity = quantities.find(last)
     found = _HEADS.get(key) or _HEADS.get(last) or (quantity.label if quantity is not None else "")
     if quantity is not None and found.startswith("per "):

@@ -76,8 +76,7 @@ def written(settings: tuple[str, ...], names: tuple[str, ...] = NAMES) -> dict[s
         name = name.strip().replace("-", "_")
         if name in NAMES and name not in names:
             raise UsageError(
-                f"{FLAG} {item}: only `roofline simulate` follows {name}; an estimate takes {', '.join(names)}",
-                OPTION,
+                f"{FLAG} {item}: only `roofline simulate` follows {name}; an estimate takes {', '.join(names)}", OPTION
             )
         if name in ESTIMATED and name not in names:
             raise UsageError(f"{FLAG} {item}: a simulation does not follow {name}; `roofline estimate` does", OPTION)

@@ -51,8 +51,9 @@ ESTIMATES = re.compile(r"^(?:    )?(roofline estimate [^|>\n]*?)(?: {2}#.*)?$", 
 
 
 @pytest.mark.slow
-def test_the_estimates_of_the_docs_are_feasible():
+def test_the_estimates_of_the_docs_are_feasible(tmp_path, monkeypatch):
     """Each exits with 0, those of a reader's own file apart."""
+    monkeypatch.chdir(tmp_path)
     pages = "\n".join(page.read_text(encoding="utf-8").replace("\\\n", " ") for page in (ROOT / "docs").glob("*.md"))
     lines = [line for line in ESTIMATES.findall(pages) if ".yaml" not in line]
     failed = [line for line in lines if run_cli(*shlex.split(line)[1:]).code]

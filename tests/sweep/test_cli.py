@@ -143,6 +143,32 @@ def test_a_sweep_that_chooses_layouts_shows_them_or_says_how() -> None:
     assert not roofline(*asked, "--columns", "train.time_s", "--tp", "8", "--pp", "2", "--dp", "1").stderr
 
 
+def test_ends_of_intervals_and_parts_of_groups_have_names_and_units() -> None:
+    """Not '1' above bare seconds, nor a count of matmuls."""
+    asked = ("llama-3-8b", "--hw", "h100", "--batch", "1", "--phase", "decode", "--columns")
+    names = "decode.interval_s.0,decode.interval_s.1,decode.tokens_per_s_interval.1,decode.breakdown_s.matmul"
+    table = roofline("sweep", *asked, names).stdout.splitlines()
+    *_, heads, values = (re.split(r" {2,}", line.strip()) for line in table)
+    named = dict(zip(heads, values, strict=False))  # no violation
+    assert {"ITL, low end", "ITL, high end", "throughput, high end", "matmul"} <= named.keys()
+    assert all(
+        value.endswith(" tok/s" if "throughput" in name else " ms")
+        for name, value in named.items()
+        if name[:3] in ("ITL", "thr", "mat")
+    )
+
+
+def test_an_unknown_quantity_is_unknown_whatever_its_limit_is_written_in() -> None:
+    for text, says in (
+        ("decode.time <= 40 ms", "did you mean decode.time_s"),
+        ("decode.foo <= 40 ms", "unknown quantity"),
+    ):
+        said = roofline("sweep", "llama-3-8b", "--hw", "h100", "--where", text, code=2).stderr
+        assert says in said and "wrong unit" not in said
+    asked = ("sweep", "llama-3-8b", "--hw", "h100", "--where", "layout.tp <= 40 ms")
+    assert "wrong unit; layout.tp is a count" in roofline(*asked, code=2).stderr
+
+
 @pytest.mark.slow
 def test_columns_by_name_group_and_pattern() -> None:
     head = (

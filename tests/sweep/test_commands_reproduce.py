@@ -9,8 +9,21 @@ import pytest
 
 
 def estimate(cli: Any, row: dict[str, Any]) -> dict[str, Any]:
-    """What the command of a row prints."""
-    return cli(*shlex.split(row["estimate"])[1:], "--format", "json").json["phases"]
+    """What the command of a row prints; none of its options changes nothing."""
+    ran = cli(*shlex.split(row["estimate"])[1:], "--format", "json")
+    assert "changes nothing" not in ran.err, row["estimate"]
+    return ran.json["phases"]
+
+
+@pytest.mark.slow
+def test_the_commands_of_pools_have_no_option_that_changes_nothing(cli: Any) -> None:
+    asked = "llama-3-8b --hw h100 -n 8 --qps 5 --prompt 4k --output 64 --engine vllm --max-num-batched-tokens 4096"
+    found = cli("search", *asked.split(), "--phase", "decode", "--tp", "1", "--top", "1", "--format", "json").json
+    pool = found["pool_rows"][0]
+    first, each = pool["prefill"], pool["decode"]
+    assert "--max-num-batched-tokens 4096" in first["estimate"] and "--output" not in first["estimate"]
+    assert "--output 64" in each["estimate"] and "--max-num-batched-tokens" not in each["estimate"]
+    assert {*estimate(cli, first), *estimate(cli, each)} == {"prefill", "decode"}
 
 
 @pytest.mark.slow

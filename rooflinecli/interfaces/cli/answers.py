@@ -13,16 +13,7 @@ from rooflinecli.core.errors import Infeasible
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.lift import TracedLift
 from rooflinecli.interfaces import verbs
-from rooflinecli.interfaces.cli.from_question import (
-    Delivery,
-    Explained,
-    Parallel,
-    Plotted,
-    Study,
-    add,
-    command,
-    show,
-)
+from rooflinecli.interfaces.cli.from_question import Delivery, Explained, Parallel, Plotted, Study, add, command, show
 from rooflinecli.interfaces.cli.main import PlainGroup, application
 from rooflinecli.interfaces.cli.output import INTERRUPTED, Progress, counting, write
 from rooflinecli.questions.question import Question

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
-from rooflinecli.engine import build_request
+from rooflinecli.engine import build_request, option_conflicts
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.questions.conditions import Condition, condition
 from rooflinecli.questions.multi_chip import Options
 from rooflinecli.questions.sweep.axes import axis
 from rooflinecli.simulate.slo import limits
+from rooflinecli.specs import flag_text
 from rooflinecli.specs.layout import OPEN, OpenValues
 from rooflinecli.specs.options import LAYOUT, OPTIONS
 from rooflinecli.specs.prices import hourly
@@ -125,16 +127,24 @@ def _objectives(names: str, phase: str) -> tuple[Objective, ...]:
 
 
 def estimate_command(options: Options, layout: str = "", phases: tuple[str, ...] = ()) -> str:
-    """`roofline estimate` with every option of a question; with a layout for its phases, whose options go before those of the question."""
+    """`roofline estimate` with every option of a question; with a layout for its phases, whose options go after those of the question that
+    change something there."""
     given = build_request.named(options)
     words = ["roofline", "estimate", str(given.pop("model")), "--hw", str(given.pop("hw"))]
     for phase in phases:
         words += ["--phase", phase]
-    of_layout = {"phase", "n", *OPEN, *(("batch",) if phases != ("train",) else ())} if layout else ()
-    for name in OPTIONS:  # in the order of --help, however they were given
-        if name in given and name not in of_layout:
-            words += OPTIONS[name].words(given[name])
-    return f"{shlex.join(words)} {layout}".rstrip()
+    of_layout = {"phase", "n", *OPEN, *(("batch",) if phases != ("train",) else ())} if layout else set[str]()
+    written = {
+        name: given[name] for name in OPTIONS if name in given and name not in of_layout
+    }  # in the order of --help
+    if layout:
+        written |= {option.name: value for option, value in flag_text.fields(layout)}
+        request = build_request.request({**written, "model": options["model"], "hw": options["hw"], "phase": phases})
+        for idle in option_conflicts.idle(EstimateContext(request), written):
+            del written[idle]
+    for name, value in written.items():
+        words += OPTIONS[name].words(value)
+    return shlex.join(words)
 
 
 # parts of a layout that an instance does not have; serving splits activations outside TP too

@@ -108,10 +108,7 @@ def sheet(answer: ChipSheet) -> Page:
     also = f" (also {', '.join(chip.aliases)})" if chip.aliases else ""
     identity = (f"{chip.name}{also}", f"{chip.vendor} {chip.kind}", chip.year, chip.file)
     return page(
-        [
-            Headline(_headline(chip, answer.offer)),
-            Prose(", ".join(str(part) for part in identity if part)),
-        ],
+        [Headline(_headline(chip, answer.offer)), Prose(", ".join(str(part) for part in identity if part))],
         [records(_SYSTEMS, chip.systems)] if chip.systems else [],
         [Pairs([(_label(f.quantity), _value(chip, f)) for f in answer.figures if _first(f.quantity)])],
         [Note(LEGEND)],

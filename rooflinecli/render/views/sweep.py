@@ -54,4 +54,4 @@ def shown(name: str, value: object) -> str:
         return numbers.NONE
     if isinstance(value, float) and name.startswith("cost."):
         return f"${value:,.4g}"
-    return numbers.text(value, name.rpartition(".")[2])
+    return numbers.text(value, name)
