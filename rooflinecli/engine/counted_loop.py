@@ -15,6 +15,7 @@ from rooflinecli.engine.forward_step import (
     computed_tokens,
     engine_constant,
     forward_step,
+    length_spread,
     lone_prefill_s,
     token_budget,
     uncaptured_launch_s,
@@ -23,18 +24,17 @@ from rooflinecli.engine.serving_load import (
     ReplicaLoad,
     arrivals,
     frontend_latency,
-    length_spread,
     lone_token_s,
     prefill_interference_s,
     prompt_factor,
     token_step,
 )
 from rooflinecli.formulas import serving
-from rooflinecli.formulas.counted_loop import DECODES, GRAPHS, PASSES, LoopPrices, loop_means
+from rooflinecli.formulas.counted_loop import DECODES, PASSES, SHARED, LoopPrices, loop_means
 from rooflinecli.specs.layout import Layout
 
 SHORT = 8  # idle first tokens: where an answer is written in less, clients move in bunches
-BUSY, BRIEF_ANSWER = 0.2, 20.0  # share of time that prompts take, and tokens of an answer: of fewer each differs
+BUSY, BRIEF_ANSWER = 0.2, 32.0  # share of time that prompts take, and tokens of an answer: of fewer each differs
 SATURATED, SATURATED_ERROR = 0.6, 0.5  # share of time beyond which means of a few thousand requests differ by as much
 EVICTED = 0.02  # sequences that wait for their cache again for each that runs: of more a count knows nothing
 BRIEF = 512  # tokens of a prompt: many shorter ones take less than four tell
@@ -57,15 +57,15 @@ class CountedMeans(NamedTuple):
 
 
 def counted(ctx: EstimateContext, layout: Layout, load: ReplicaLoad) -> CountedMeans | None:
-    """Of a closed loop of equal lengths, or of answers that take less than SHORT idle first tokens to write, and of an open loop of some tokens
-    that prompts keep busy; None of other loads and of schedulers that wait for more requests."""
+    """Of a closed loop of equal lengths, or of answers of BRIEF_ANSWER tokens or that take less than SHORT idle first tokens to write, and of an open
+    loop of some tokens that prompts keep busy; None of other loads and of schedulers that wait for more requests."""
     rules = ctx.engine.scheduler
     if (
         load.kind == "static"
         or rules.policy == "static"
         or rules.hold_steps
         or rules.poll_steps > 1
-        or ctx.engine.splits_layers
+        or (ctx.engine.splits_layers and not num.one(layout.pp))
     ):
         return None
     means, (plain, bare) = _closed if load.kind == "closed" else _open, ctx.without_trace(layout)
@@ -77,7 +77,8 @@ def _closed(
     ctx: EstimateContext, layout: Layout, batch: Number, per_slot: Number, evicted: Number
 ) -> CountedMeans | None:
     written = num.maximum(ctx.output - 1, 0) * lone_token_s(ctx, layout)
-    here = (ctx.request.equal_lengths | (written < SHORT * _lone(ctx, layout))) & (batch > 1) & (evicted < EVICTED)
+    brief = (ctx.output <= BRIEF_ANSWER) | (written < SHORT * _lone(ctx, layout))
+    here = (ctx.request.equal_lengths | brief) & (batch > 1) & (evicted < EVICTED)
     if not num.present(here):
         return None
     first, itl, decoding, longer = _count(
@@ -102,21 +103,28 @@ def _prices(ctx: EstimateContext, layout: Layout, rate: Number, slots: Number, a
     """The numbers of LoopPrices, one after the other."""
     per_token, per_stream = (engine_constant(ctx, name, "s") for name in ("per_token", "per_stream"))
     prompt, budget, rules, starts, launches = ctx.uncached_prompt, token_budget(ctx), ctx.engine.scheduler, 0.0, 0.0
+    room, adds, attention = float(rules.graph_tokens), 0.0, 0.0
     spread, context = length_spread(ctx), serving.mean_context(ctx.prompt, ctx.output)
     if rules.launch and not ctx.chip.ideal:
         launches, starts = ctx.ledger.operations * engine_constant(ctx, "launch", "s"), uncaptured_launch_s(ctx)
+    if rules.one_pass:
+        room, adds = num.INF, uncaptured_launch_s(ctx)
     front, pieces = frontend_latency(ctx) - per_token * ctx.prompt, serving.prompt_passes(budget, prompt)
     steps = 1 + num.maximum(ctx.output - 1, 0) / accepted
     replica = front, per_token, per_stream, prompt, steps, spread, budget, pieces, layout.pp
-    policy = rules.look_ahead, rules.policy == "trtllm", rules.mixed or rules.policy != "sglang", rules.graph_tokens
+    policy = rules.look_ahead, rules.policy == "trtllm", rules.mixed or rules.policy != "sglang", room, adds
     decodes = [lone_token_s(ctx, layout), *(token_step(ctx, layout, size, context).seconds for size in DECODES[1:])]
-    graphs: list[Number] = [0.0] * len(GRAPHS)
-    if num.present(prompt * (1 - spread) < rules.graph_tokens):
-        graphs = [forward_step(ctx, layout, 1.0, size, size, decode=False).seconds for size in GRAPHS]
+    shared: list[Number] = [0.0] * len(SHARED)
+    if num.present(prompt * (1 - spread) < room):
+        priced = [size for size in SHARED if size <= room]
+        passes = [forward_step(ctx, layout, 1.0, size, size, decode=False) for size in (*priced, prompt)]
+        attended = [step.costs.groups.get("attention", 0.0) for step in passes]
+        shared[: len(priced)] = [step.seconds - part for step, part in zip(passes, attended, strict=True)][:-1]
+        attention = attended[-1]
     power = 0.5 if ctx.ledger.moe_layers else 1.0  # of experts neither the number nor its logarithm is a line
     return (
-        *replica, prompt_factor(ctx), *policy, starts, launches, power, _lone(ctx, layout), ctx.requests_per_client, rate, slots,
-        *(step * accepted for step in decodes), *_passes(ctx, layout), *graphs,
+        *replica, prompt_factor(ctx), *policy, attention, starts, launches, power, _lone(ctx, layout), ctx.requests_per_client, rate, slots,
+        *(step * accepted for step in decodes), *_passes(ctx, layout), *shared,
     )  # fmt: skip
 
 
@@ -136,7 +144,7 @@ def _passes(ctx: EstimateContext, layout: Layout) -> list[Number]:
 @lru_cache(maxsize=512)  # points of a search share the prices of their layout
 def _rounded(prices: tuple[float, ...]) -> LoopPrices:
     rounded: list[Any] = [float(f"{price:.{DIGITS}g}") for price in prices]
-    ends = -len(GRAPHS) - len(PASSES) - len(DECODES), -len(GRAPHS) - len(PASSES), -len(GRAPHS), None
+    ends = -len(SHARED) - len(PASSES) - len(DECODES), -len(SHARED) - len(PASSES), -len(SHARED), None
     return LoopPrices(*rounded[: ends[0]], *(tuple(rounded[slice(*pair)]) for pair in pairwise(ends)))
 
 

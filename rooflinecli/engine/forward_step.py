@@ -27,6 +27,7 @@ from rooflinecli.specs.layout import Layout
 REGIME = "serving"
 LAUNCH_WAIT = "launch_wait"  # of the breakdown: the device waits for a host that launches kernels one by one
 SPLIT_ERROR = 1.0  # of the time that a perfect overlap of stages would save: measured runs saved from none to all of it
+VARIATION = 0.2  # of a length given as one number
 CLOCK = 2.0e9  # cycles per second of a chip whose file has no clock: where the cycles of a layer were fitted
 
 
@@ -343,8 +344,23 @@ def computed_tokens(ctx: EstimateContext) -> tuple[Number, Number]:
     """Tokens of a prompt that its prefill computes, and keys that they see: padded where the engine has graphs of prompt lengths."""
     if not ctx.engine.prompt_bucket or ctx.chip.ideal:
         return ctx.uncached_prompt, ctx.prompt
-    padded = serving.padded_prompt(ctx.uncached_prompt, engine_constant(ctx, "prompt_bucket", "tokens"))
+    least, spread = engine_constant(ctx, "prompt_bucket", "tokens"), length_spread(ctx)
+    shorter, longer = (serving.padded_prompt(ctx.uncached_prompt * (1 + way * spread), least) for way in (-1, 1))
+    padded = serving.mean_padded_prompt(ctx.uncached_prompt, spread, shorter, longer)
     return padded, ctx.prompt + (padded - ctx.uncached_prompt)
+
+
+def length_spread(ctx: EstimateContext) -> Number:
+    """Fraction by which lengths of a load vary on either side of their mean."""
+    r = ctx.request
+    if r.equal_lengths or (r.concurrency is None and r.qps is None):
+        return 0.0
+    return variation(ctx.prompt + ctx.output, ctx.spec.max_context)
+
+
+def variation(tokens: Number, longest: float | None) -> Number:
+    """The same for requests of a mean number of tokens, whose lengths are not asked to be equal: at most as far as the model's context reaches."""
+    return num.minimum(num.maximum((longest or num.INF) / tokens - 1, 0), VARIATION)
 
 
 def _overlapped_stages(ctx: EstimateContext, layout: Layout, step: PricedPass, passes: Number) -> PricedPass:

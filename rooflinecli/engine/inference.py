@@ -10,7 +10,14 @@ from rooflinecli.core.errors import Infeasible
 from rooflinecli.core.num import Number
 from rooflinecli.engine import counted_loop, residency, serving_load, speculation
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.forward_step import REGIME, PricedPass, engine_constant, lone_prefill_s, prefill_pass
+from rooflinecli.engine.forward_step import (
+    REGIME,
+    PricedPass,
+    engine_constant,
+    length_spread,
+    lone_prefill_s,
+    prefill_pass,
+)
 from rooflinecli.engine.phase_answer import DecodeAnswer, PrefillAnswer, Resources, TiersAnswer, rate_interval
 from rooflinecli.engine.serving_load import ReplicaLoad, load, open_itl, prompt_factor
 from rooflinecli.formulas import closed_loop, roofline, serving, training
@@ -81,7 +88,7 @@ def _ttft_under_load(ctx: EstimateContext, layout: Layout, step: PricedPass) -> 
         if (loop := counted_loop.counted(ctx, layout, busy)) is not None:
             seconds = loop.instead_of(loop.first, seconds)
         if num.present(queues := serving_load.may_queue(ctx, layout, busy)):
-            slots, spread = serving_load.slots(ctx, layout), serving_load.length_spread(ctx)
+            slots, spread = serving_load.slots(ctx, layout), length_spread(ctx)
             wait = closed_loop.wait_for_slot(busy.batch, slots, *full_slots(ctx, layout)[:2], spread)
             seconds = seconds + num.where(queues, wait, 0.0)
     else:

@@ -12,7 +12,7 @@ from rooflinecli.core import num
 from rooflinecli.core.derivation import label, solved_value
 from rooflinecli.core.errors import Infeasible
 from rooflinecli.core.fast_dataclass import dataclass
-from rooflinecli.core.num import INF, Number
+from rooflinecli.core.num import Number
 from rooflinecli.engine import speculation
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import (
@@ -22,6 +22,7 @@ from rooflinecli.engine.forward_step import (
     engine_constant,
     forward_step,
     host_time,
+    length_spread,
     lone_prefill_s,
     token_budget,
     uncaptured_launch_s,
@@ -37,7 +38,6 @@ from rooflinecli.specs.request import MOST
 MANY = 1048576.0  # prompts in one pass, among which weights and kernel launches are shared until they vanish
 ROUNDS = 8
 UNSOLVED, BISECTIONS = 1e-2, 48  # of the sequences in flight; halvings of their range where secants do not end
-VARIATION = 0.2  # of a length given as one number
 FILLED = 0.5  # of what a replica runs at once: where more are in flight in the mean, arrivals may find all taken
 LEAST = 1e-12  # sequences in flight: a request rate may be arbitrarily low
 
@@ -186,13 +186,12 @@ def steady_itl(ctx: EstimateContext, layout: Layout, step: Number, share: Number
 
 def mixed_overhead(ctx: EstimateContext, layout: Layout, step: Number, others: Number = 0.0) -> Number:
     """Seconds by which a step with one prompt is longer than its decodes and that prompt's share of a full pass."""
-    if not ctx.engine.scheduler.look_ahead:
-        # A compiled runtime reads weights once for prompts and decodes: open loops of TensorRT-LLM 0.14.
+    if ctx.engine.scheduler.one_pass:
         return uncaptured_launch_s(ctx)
     alone = lone_prefill_s(ctx, layout)
     decode = 0.0 * step if ctx.engine.prompts_first else step  # else they stall
     passes = serving.prompt_passes(token_budget(ctx), ctx.uncached_prompt)
-    mixed = mixed_in_graph(ctx, layout, 1.0, decode, mixed_step_s(ctx, decode, alone), others)
+    mixed = mixed_in_graph(ctx, layout, 1.0, decode, mixed_step_s(ctx, layout, decode, alone), others)
     return num.maximum(mixed - passes * decode - prompt_factor(ctx) * prefill_interference_s(ctx, layout), 0.0)
 
 
@@ -206,10 +205,14 @@ def restart_fraction(ctx: EstimateContext, layout: Layout, load: ReplicaLoad, st
     return left_out / (step + inside * prompts + left_out)
 
 
-def mixed_step_s(ctx: EstimateContext, decode: Number, prefill: Number) -> Number:
-    """A mixed step outside CUDA graphs: kernel launches replace what the engine adds to the start of a prefill."""
+def mixed_step_s(ctx: EstimateContext, layout: Layout, decode: Number, prefill: Number) -> Number:
+    """A mixed step outside CUDA graphs: kernel launches replace what the engine adds to the start of a prefill; or one pass, for which a prompt is
+    one of many."""
     launches: Number = 0.0
-    if ctx.engine.scheduler.launch and not ctx.chip.ideal:
+    if ctx.engine.scheduler.one_pass:
+        shared = prefill_interference_s(ctx, layout) + uncaptured_launch_s(ctx)
+        prefill = prefill + num.minimum(shared - lone_prefill_s(ctx, layout), 0)
+    elif ctx.engine.scheduler.launch and not ctx.chip.ideal:
         launches = ctx.ledger.operations * engine_constant(ctx, "launch", "s")
         prefill = prefill - uncaptured_launch_s(ctx)
     passes = serving.prompt_passes(token_budget(ctx), ctx.uncached_prompt)
@@ -232,16 +235,6 @@ def mixed_in_graph(
     in_graph = label(f.mixed_step(decode, both - decodes, prompt_factor(ctx), 0.0, 1.0), "t_mixed")
     whole = num.one(share)
     return in_graph if whole else share * in_graph + (1 - share) * mixed
-
-
-def length_spread(ctx: EstimateContext) -> Number:
-    """Fraction by which lengths vary on either side of their mean."""
-    return 0.0 if ctx.request.equal_lengths else variation(ctx.prompt + ctx.output, ctx.spec.max_context)
-
-
-def variation(tokens: Number, longest: float | None) -> Number:
-    """The same for requests of a mean number of tokens, whose lengths are not asked to be equal: at most as far as the model's context reaches."""
-    return num.minimum(num.maximum((longest or INF) / tokens - 1, 0), VARIATION)
 
 
 def _root(excess: Callable[[Number], Number], most: Number) -> Number:
@@ -310,7 +303,7 @@ def burst_ttft(ctx: EstimateContext, layout: Layout, batch: Number, alone: Numbe
     if not (num.plain(together) and num.value(together) <= 1):
         several = forward_step(ctx, layout, together, *computed_tokens(ctx), decode=False).seconds
         first = num.where(together > 1, several, alone)
-    return f.burst_ttft(batch, per_pass, first, mixed_step_s(ctx, decode / 2, first))
+    return f.burst_ttft(batch, per_pass, first, mixed_step_s(ctx, layout, decode / 2, first))
 
 
 def mean_open_loop_ttft(
@@ -321,8 +314,7 @@ def mean_open_loop_ttft(
     _, held, mixed = step_with_prompt(ctx, layout, load, alone, step)
     poll, late, ahead = (engine_constant(ctx, name, "1") for name in ("skipped_looks", "late_tokens", "look_ahead"))
     engine_step = speculation.engine_step_time(ctx, itl)
-    if not ctx.engine.scheduler.look_ahead:
-        # A compiled runtime reads weights once for prompts and decodes: open loops of TensorRT-LLM 0.14.
+    if ctx.engine.scheduler.one_pass:
         mixed = engine_step + load.prefill_interference_s + uncaptured_launch_s(ctx)
     queue = f.queue_for_prefill(load.share, load.prefill_interference_s)
     turn = f.turn_ttft(held, poll + 1.0, ahead, engine_step, mixed, 0.0) + queue
@@ -356,7 +348,7 @@ def step_with_prompt(
     if num.present(held) or ctx.engine.constant("skipped_looks"):
         others = f.prompts_per_mixed_step(arrivals, held, engine_constant(ctx, "skipped_looks", "1"))
         prefill = alone + others * load.prefill_interference_s
-    mixed = mixed_in_graph(ctx, layout, batch, decode, mixed_step_s(ctx, decode, prefill), arrivals)
+    mixed = mixed_in_graph(ctx, layout, batch, decode, mixed_step_s(ctx, layout, decode, prefill), arrivals)
     return arrivals, f.mean_hold(held, arrivals), mixed
 
 

@@ -12,20 +12,28 @@ from typing import NamedTuple
 
 DECODES = (1.0, 4.0, 12.0, 32.0)  # sequences of the decode steps that are priced,
 PASSES = (1.0, 4.0, 32.0)  # prompts of the passes,
-GRAPHS = (8.0, 32.0, 128.0, 512.0)  # and tokens of steps with a prompt that are replayed as one graph
+SHARED = (
+    8.0,
+    32.0,
+    128.0,
+    512.0,
+    1024.0,
+    2048.0,
+    4096.0,
+    8192.0,
+)  # and tokens of steps in which prompts and decodes are one pass
 RAMP = 2  # requests of each client that are left out of the means
-# requests that are counted, in all and of each client: for a time, and where it is split
-BRIEFLY, LONG = (96, 12), (400, 24)
+COUNTED = 1000, 24  # requests that are counted, in all and of each client: bunches come and go over hundreds
 ROUNDED = 1e-6  # what prices of seven digits are off by at the most, so that two clients make no fewer tokens than one
 OPEN = 2000  # requests of an open loop, of which a tenth are left out
-SIZES = (2, 4, 8, 16, 32, 64)  # clients between which the seconds of a request are a line, within one per cent,
+SIZES = (2, 3, 4, 8, 16, 32, 64)  # clients between which the seconds of a request are a line, within a few per cent,
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64)  # and between which first tokens and steps are
 
 
 class LoopPrices(NamedTuple):
     """Seconds and tokens of a replica, and rules of its scheduler: whether an arrival waits for the step after the next (`look_ahead`), a
-    step reads `whole` prompts, and sequences that decode have a part in it (`rides`); a graph has `room` for a number of tokens, what
-    launches replace (`starts`) and the least they take, `slots` are the sequences that run at once. `lone` is the first token of a client alone, `each` the requests that a client
+    step reads `whole` prompts, and sequences that decode have a part in it (`rides`); one pass has `room` for a number of tokens of both and then
+    `adds` a start, `starts` are what launches replace, `attention` is that of a prompt, `slots` are the sequences that run at once. `lone` is the first token of a client alone, `each` the requests that a client
     sends, `rate` those of an open loop per second. Prices lie on lines over a `power` of the size."""
 
     front: float
@@ -42,6 +50,8 @@ class LoopPrices(NamedTuple):
     whole: float
     rides: float
     room: float
+    adds: float
+    attention: float
     starts: float
     launches: float
     power: float
@@ -51,14 +61,15 @@ class LoopPrices(NamedTuple):
     slots: float
     decodes: tuple[float, ...]
     passes: tuple[float, ...]
-    graphs: tuple[float, ...]
+    shared: tuple[float, ...]
 
     def mixed(self, tokens: float, riding: int, busy: bool) -> tuple[float, float]:
         """Seconds of a pass of prompts, where others decode or none, and the least that its launches take."""
-        if busy and tokens + riding <= self.room:
-            together = line(GRAPHS, self.graphs, tokens + riding, self.power)
-            return (together - line(GRAPHS, self.graphs, riding, self.power)) * self.factor, 0.0
         prompts = tokens / self.prompt
+        if riding and tokens + riding <= self.room:
+            together = line(SHARED, self.shared, tokens + riding, self.power)
+            alone = line(SHARED, self.shared, riding, self.power)
+            return (together - alone + self.adds + prompts * self.attention) * self.factor, 0.0
         if prompts > 1:
             added = line(PASSES, self.passes, prompts, 1.0)
         else:
@@ -86,7 +97,7 @@ def loop_means(p: LoopPrices, clients: float) -> tuple[float, float, float, floa
     steps = p.steps - 1
     if clients > p.slots:
         counted = max(min(round(clients), SIZES[-1]), int(p.slots) + 1)
-        first, step, decoding = count(p, counted, *BRIEFLY)
+        first, step, decoding = count(p, counted, *COUNTED)
         return max((first + steps * step) * p.slots / counted - steps * step, 0.0), step, decoding, 1.0
     if p.rate:  # the front end's work on a request grows with those in flight, which is rate times the time of each
         first, step, decoding = count(p, 0, OPEN, 0)
@@ -106,14 +117,14 @@ def loop_means(p: LoopPrices, clients: float) -> tuple[float, float, float, floa
     for size in SIZES:
         if clients <= more:
             break
-        first, step, _ = count(p, size, *BRIEFLY)
+        first, step, _ = count(p, size, *COUNTED)
         request = max(min(first + steps * step, longer * size / more), least * size)
         fewer, shorter, more, longer = more, longer, float(size), request
     request = longer + (longer - shorter) / (more - fewer) * (clients - more)
     place = bisect_left(SPLITS, clients)
-    first, step, decoding = count(p, SPLITS[place], *LONG)
+    first, step, decoding = count(p, SPLITS[place], *COUNTED)
     if (beyond := SPLITS[place] - clients) > 0:
-        share, fewer_means = beyond / (SPLITS[place] - SPLITS[place - 1]), count(p, SPLITS[place - 1], *LONG)
+        share, fewer_means = beyond / (SPLITS[place] - SPLITS[place - 1]), count(p, SPLITS[place - 1], *COUNTED)
         first, step, decoding = (
             more + share * (less - more) for less, more in zip(fewer_means, (first, step, decoding), strict=True)
         )

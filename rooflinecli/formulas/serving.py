@@ -130,6 +130,13 @@ def padded_prompt(tokens: Number, least: Number) -> Number:
     return least * 2 ** num.maximum(num.ceil(num.log(tokens / least) / 0.6931471805599453 - 1e-9), 0)
 
 
+@formula("S_pad", "tokens", "lengths of a load are uniform around the one given, and within a factor of two there is one power of two at most")  # fmt: skip
+def mean_padded_prompt(tokens: Number, variation: Number, shorter: Number, longer: Number) -> Number:
+    """p S_1 + (1 - p) S_2, p = (S_1 - (1 - v) S) / 2 v S at most 1: tokens that prompts of (1 - v) S to (1 + v) S, padded to S_1 or to S_2, come to in the mean."""
+    share = (shorter - (1 - variation) * tokens) / num.maximum(2 * variation * tokens, 1e-9)
+    return longer + num.minimum(share, 1) * (shorter - longer)
+
+
 @formula("m", "prompts", "what fits into the tokens that one step takes in; at least one")
 def prompts_per_pass(budget: Number, prompt: Number) -> Number:
     """Prompts that one pass takes in."""

@@ -334,18 +334,20 @@ class Replica:
         """Run a step with prefill chunks; decodes ride along where the policy lets them, else they stall."""
         tokens, attention = 0, 0.0
         for job, take in chunks:
-            tokens += take
-            attention += self.prices.attention(job.done, job.done + take)
+            padded = self.prices.padded(take)
+            tokens += padded
+            attention += self.prices.attention(job.done, job.done + padded)
         batch = self.batch if ride else 0
         context = self.context / batch if batch else 0.0
         s = self.scheduler
-        mixing = (self.factor, s.graph_tokens, s.launch) if self.batch else (1.0,)  # a lone prompt takes its own time
+        # a lone prompt takes its own time
+        mixing = (self.factor, s.graph_tokens, s.launch, s.one_pass) if self.batch else (1.0,)
         seconds, fill = self.prices.mixed(tokens, attention, batch, context, *mixing)
         if self.debt:
             seconds, self.debt = seconds + self.debt, 0.0
         if self.batch and not batch:
             self.stall += seconds
-        self.tally.prompt_tokens += tokens
+        self.tally.prompt_tokens += sum(take for _, take in chunks)
         self._advance(seconds, 1, seconds, batch, tokens + batch)
         for job, take in chunks:
             job.done += take

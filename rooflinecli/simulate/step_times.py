@@ -9,7 +9,9 @@ step is exactly the engine's prefill pass, a decode-only step its decode step. W
 one pass, measured ITL was 8 % longer; as two, they agree. A step that the engine replays as one CUDA graph is one pass,
 linear(P + D) - linear(D). The scheduler's factor is how much longer prefill takes in a mixed batch. Without a graph the host
 launches every kernel, ahead of the device: such a step takes no less than the launches do, which include what an engine adds to the
-start of a prefill pass. The attention of a chunk is that of the prompt up to its end less that up to its start.
+start of a prefill pass. A compiled runtime reads weights once for prompts and decodes: its mixed step is one pass too, and starts the
+kernels of a prefill. The attention of a chunk is that of the prompt up to its end less that up to its start; an engine with graphs of
+prompt lengths pads each chunk to one.
 
 A pipeline works on as many micro-batches as it has stages: a decode step passes the batch over its stages, and a prefill occupies
 them for its share of the pass, while the rest of it (`fill`) delays its own first token only.
@@ -22,6 +24,7 @@ import numpy as np
 from rooflinecli.engine import serving_load
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import forward_step, uncaptured_launch_s
+from rooflinecli.formulas.serving import padded_prompt
 from rooflinecli.specs.layout import Layout
 
 BLOCK = 4096  # tokens by which the tables of prompts grow
@@ -86,6 +89,11 @@ class StepTimeTable:
         i = min(int(context).bit_length(), KNOTS)
         return self.level[batch][i] + self.slope[batch][i] * context
 
+    def padded(self, tokens: int) -> int:
+        """Tokens that a chunk of a prompt takes: of a longer graph where the engine has graphs of prompt lengths."""
+        least = self.ctx.engine.prompt_bucket
+        return int(padded_prompt(float(tokens), least)) if least and not self.ctx.chip.ideal else tokens
+
     def attention(self, start: int, end: int) -> float:
         """Seconds of attention of a chunk from `start` to `end` tokens of its prompt."""
         if end >= len(self.scores):
@@ -101,18 +109,20 @@ class StepTimeTable:
         factor: float = 1.0,
         graph: int = 0,
         launch: float = 0.0,
+        one_pass: bool = False,
     ) -> tuple[float, float]:
         """(seconds that the replica is busy, further seconds until the prompts' first tokens) of a step with prefill chunks.
 
         `tokens` in chunks whose attention takes `attention` seconds, and `batch` decodes of mean context `context`. Prefill takes
-        `factor` times its own time. Up to `graph` tokens they share one pass; beyond, the step takes no less than `launch`
-        seconds per operation of its layers.
+        `factor` times its own time. Up to `graph` tokens, or where the runtime has `one_pass` for both, they share one; else the
+        step takes no less than `launch` seconds per operation of its layers.
         """
         whole = tokens + batch
         if whole >= len(self.linear):
             self.grow_prompts(whole)
-        if whole <= graph:
-            alone, least = self.linear[whole] - self.linear[batch], 0.0
+        shared = batch > 0 and one_pass
+        if shared or whole <= graph:
+            alone, least = self.linear[whole] - self.linear[batch] + (self.starts if shared else 0.0), 0.0
         else:
             least = launch * self.ctx.ledger.operations * self.scale
             alone = self.linear[tokens] - (self.starts if least else 0.0)

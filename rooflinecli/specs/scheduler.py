@@ -44,6 +44,7 @@ class Scheduler(Spec):
     per_stream: Time = Field(0.0, "seconds that each concurrent stream adds to that")
     per_token: Time = Field(0.0, "seconds that each token of a prompt adds to that: it is tokenized and handed over")
     graph_tokens: int = Field(0, "tokens of a step up to which prompts and decodes are replayed as one graph and share its weights", ge=0)
+    one_pass: bool = Field(False, "whether prompts and decodes of a step are one pass, which reads weights once, as in compiled runtimes")
     graph_batches: Annotated[tuple[int, ...], Through(_sizes, before=True), Through(_rising)] = Field((), "sequences of the graphs that steps without a prompt are replayed from, such as 1/2/4/8: fewer are padded up to the next; none: as they come")
     launch: Time = Field(0.0, "seconds of the host to launch an operation of a layer, in a step with prompts and decodes that no graph replays: it takes no less than them all")
     prompt_factor: Scalar = Field(1.0, "a pass over prompts on a replica that decodes, over its price alone: two kinds of attention in a step, no graph replayed", gt=0)
@@ -64,7 +65,7 @@ NAMES = tuple(name for name in Scheduler.__dataclass_fields__ if name not in ("s
 # what the formulas of a first token follow too; the others act step by step, in a simulation
 MEANS = (
     "token_budget", "look_ahead", "hold_steps", "hold_share", "poll_steps", "stream_steps", "front", "per_stream", "per_token",
-    "graph_tokens", "launch", "prompt_factor", "prompt_factor_moe", "reserve_share", *ESTIMATED,
+    "graph_tokens", "one_pass", "launch", "prompt_factor", "prompt_factor_moe", "reserve_share", *ESTIMATED,
 )  # fmt: skip
 
 

@@ -105,7 +105,7 @@ def published_runs() -> list[Run]:
 
 def published_run(row: Row, fit: dict[str, str]) -> Run:
     """A published row as a run; `fit`: whether the serving constants saw a group."""
-    options = {name: row.get(name) for name in ("model", "hw", "dtype", "engine", "prompt", "output")}
+    options = {name: row.get(name) for name in ("model", "hw", "dtype", "engine", "prompt", "output", "equal_lengths")}
     options |= {"kv_dtype": row.get("kv"), "weight_dtype": row.get("weights")}
     sizes: Row = {axis: float(row.get(axis, 1)) for axis in ("tp", "pp", "dp", "ep")}
     load = row["load"]

@@ -17,8 +17,8 @@ from rooflinecli.interfaces import verbs
 from rooflinecli.specs.layout import Layout
 
 PRICES = LoopPrices(
-    front=0, per_token=0, per_stream=0, prompt=100, steps=4, spread=0, budget=1000, pieces=1, stages=1, factor=1, look_ahead=False, whole=False, rides=True, room=0, starts=0, launches=0,
-    power=1, lone=10, each=1e9, rate=0, slots=float("inf"), decodes=(1, 1, 1, 1), passes=(10, 34, 258), graphs=(0, 0, 0, 0),
+    front=0, per_token=0, per_stream=0, prompt=100, steps=4, spread=0, budget=1000, pieces=1, stages=1, factor=1, look_ahead=False, whole=False, rides=True, room=0, adds=0, attention=0, starts=0, launches=0,
+    power=1, lone=10, each=1e9, rate=0, slots=float("inf"), decodes=(1, 1, 1, 1), passes=(10, 34, 258), shared=(0,) * 8,
 )  # fmt: skip
 
 
@@ -43,7 +43,7 @@ def test_loops_of_any_number_of_clients_are_counted_at_a_few() -> None:
     count.cache_clear()
     found = {clients: loop_means(PRICES, float(clients)) for clients in range(1, 65)}
     assert count.cache_info().misses <= len(SIZES) + len(SPLITS)
-    assert found[2][:2] == pytest.approx(count(PRICES, 2, 400, 24)[:2], rel=0.05)
+    assert found[2][:2] == pytest.approx(count(PRICES, 2, 1000, 24)[:2], rel=0.05)
     request = {clients: first + 3 * step for clients, (first, step, *_) in found.items()}
     for clients, low, high in ((7, 4, 8), (9, 8, 16), (20, 16, 32), (60, 32, 64)):
         on_line = request[low] + (request[high] - request[low]) * (clients - low) / (high - low)
@@ -88,7 +88,9 @@ def test_launches_are_the_least_of_a_step_that_decodes() -> None:
 
 def test_a_graph_holds_short_prompts() -> None:
     """After the burst a prompt that comes while the other decodes takes 1 s in a graph, not 10."""
-    alone, graph = (two("vllm", budget=101, room=room, graphs=(0, 0.3, 1, 1)).expected[1] for room in (0, 200))
+    alone, graph = (
+        two("vllm", budget=101, room=room, shared=(0, 0.3, 1, 1, 1, 1, 1, 1)).expected[1] for room in (0, 200)
+    )
     assert graph - 1 < (alone - 1) / 5
 
 
@@ -149,7 +151,9 @@ def test_a_price_lies_on_straight_lines_over_a_power_of_the_size() -> None:
 
 def test_a_pass_of_prompts_with_and_without_others() -> None:
     """Of 100 tokens each: 10 s for one, 8 for each further one up to four, 8 from there; 2 of the 10 are fixed."""
-    p = PRICES._replace(factor=1.5, starts=3, launches=0, room=50, graphs=(8.0, 20.0, 68.0, 260.0))
+    p = PRICES._replace(
+        factor=1.5, starts=3, launches=0, room=50, shared=(8.0, 20.0, 68.0, 260.0, 516.0, 1028.0, 2052.0, 4100.0)
+    )
     assert (
         p.mixed(100, 0, False) == (10, 0)
         and p.mixed(200, 0, False) == (18, 0)
@@ -162,9 +166,14 @@ def test_a_pass_of_prompts_with_and_without_others() -> None:
     assert p.mixed(20, 10, True) == pytest.approx((20 * 0.5 * 1.5, 0)) and p.mixed(40, 10, True)[0] == pytest.approx(
         (20 + 18 * 0.5 - 9) * 1.5
     )
-    assert p.mixed(41, 10, True)[0] == pytest.approx(1.5 * (4.1 + 2 * 0.59)) and p.mixed(20, 10, False)[
-        0
-    ] == pytest.approx(2 + 2 * 0.8)
+    assert p.mixed(41, 10, True)[0] == pytest.approx(1.5 * (4.1 + 2 * 0.59))
+    assert p.mixed(20, 0, False)[0] == pytest.approx(2 + 2 * 0.8)
+    # one pass of any number of tokens: half a second each, the prompt's attention and the start of its kernels
+    one = p._replace(room=float("inf"), adds=2.0, attention=4.0)
+    assert (
+        one.mixed(500, 10, True) == pytest.approx(((500 * 0.5 + 5 * 4 + 2) * 1.5, 0))
+        and one.mixed(500, 0, True)[0] == 63
+    )
     launched = p._replace(launches=7, room=0)
     assert launched.mixed(100, 3, True) == ((10 - 3) * 1.5, 7) and launched.mixed(100, 3, False) == (10, 0)
     assert launched._replace(starts=11).mixed(100, 3, True) == (0, 7)
@@ -186,13 +195,13 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, ...]]:
 def test_requests_beyond_the_slots_wait_for_one(counts: list[tuple[float, ...]]) -> None:
     """20 clients on eight slots: a request takes 20 + 3 x 2 s, of which those in flight are 8 of 20."""
     assert loop_means(PRICES._replace(slots=8), 20) == pytest.approx((26 * 8 / 20 - 6, 2, 10, 1)) and counts == [
-        (20, 96, 12)
+        (20, 1000, 24)
     ]
-    assert loop_means(PRICES._replace(slots=8), 200)[2] == 32 and counts[-1] == (64, 96, 12)
+    assert loop_means(PRICES._replace(slots=8), 200)[2] == 32 and counts[-1] == (64, 1000, 24)
     assert loop_means(PRICES._replace(slots=70), 200)[2] == 35.5 and counts[-1] == (
         71,
-        96,
-        12,
+        1000,
+        24,
     )  # one more than there are slots
     assert (
         loop_means(PRICES._replace(slots=1), 3)[0] == pytest.approx(3.9 / 3 - 0.9)
@@ -208,19 +217,19 @@ def test_an_open_loop_is_counted_once_and_its_front_end_grows_with_the_streams(c
 
 
 def test_between_numbers_of_clients_a_request_lies_on_a_line(counts: list[tuple[float, ...]]) -> None:
-    """One client alone takes 10 + 3 s; two, by their count, 2.6 s, but no fewer than 8 s of a prompt each: 16; four 32, and three lie between."""
-    first, step, decoding, scale = loop_means(PRICES, 3)
-    assert counts == [(2, 96, 12), (4, 96, 12), (3, 400, 24)]
+    """One client alone takes 10 + 3 s; four, by their count, 5.2 s, but no fewer than 8 s of a prompt each: 32; eight 64, and six lie between."""
+    first, step, decoding, scale = loop_means(PRICES, 6)
+    assert counts == [(size, 1000, 24) for size in (2, 3, 4, 8, 6)]
     each = 8 * (1 + 1e-6)  # (258 - 34) / 28 s
-    request = 3 * each
-    assert (first, step, decoding, scale) == pytest.approx((request * 3 / 3.9, request * 0.3 / 3.9, 1.5, 3.9 / request))
+    request = 6 * each
+    assert (first, step, decoding, scale) == pytest.approx((request * 6 / 7.8, request * 0.6 / 7.8, 3, 7.8 / request))
     alone = loop_means(PRICES, 1)
-    assert alone[0] + 3 * alone[1] == pytest.approx(13 * (1 - ROUNDED)) and counts[-1] == (1, 400, 24)
+    assert alone[0] + 3 * alone[1] == pytest.approx(13 * (1 - ROUNDED)) and counts[-1] == (1, 1000, 24)
     # where prompts are quick, the counted seconds stand, and grow no faster than the clients
     quick = PRICES._replace(passes=(0.1, 0.2, 0.3), lone=0.1)
     found = loop_means(quick, 2)
     assert found[0] + 3 * found[1] == pytest.approx(2.6)
-    assert counts[-2:] == [(2, 96, 12), (2, 400, 24)]
+    assert counts[-2:] == [(2, 1000, 24), (2, 1000, 24)]
 
 
 def test_beyond_the_most_that_are_counted_all_grow_as_before(counts: list[tuple[float, ...]]) -> None:
@@ -236,14 +245,14 @@ def test_beyond_the_most_that_are_counted_all_grow_as_before(counts: list[tuple[
 @pytest.mark.parametrize(
     ("changed", "is_counted"),
     [({}, True), ({"kind": "open"}, True), ({"kind": "static"}, False), ({"policy": "static"}, False), ({"hold_steps": 1}, False),
-     ({"poll_steps": 2}, False), ({"splits_layers": True}, False)],
+     ({"poll_steps": 2}, False), ({"splits_layers": True}, True), ({"splits_layers": True, "pp": 2.0}, False)],
 )  # fmt: skip
 def test_loops_of_schedulers_that_wait_for_more_requests_are_not_counted(changed: dict[str, Any], is_counted: bool) -> None:  # fmt: skip
     """Nor batches without a load, nor engines that split layers between devices."""
-    asked = SimpleNamespace(**{"kind": "closed", "policy": "vllm", "hold_steps": 0, "poll_steps": 1, "splits_layers": False} | changed)  # fmt: skip
+    asked = SimpleNamespace(**{"kind": "closed", "policy": "vllm", "hold_steps": 0, "poll_steps": 1, "splits_layers": False, "pp": 1.0} | changed)  # fmt: skip
     ctx: Any = SimpleNamespace(
         engine=SimpleNamespace(scheduler=asked, splits_layers=asked.splits_layers),
         without_trace=lambda layout: (ctx, layout), memoized=lambda *_, **__: "counted",
     )  # fmt: skip
-    found = engine_loop.counted(ctx, Layout(), ReplicaLoad(asked.kind, 4.0, 8.0))
+    found = engine_loop.counted(ctx, Layout(pp=asked.pp), ReplicaLoad(asked.kind, 4.0, 8.0))
     assert found == ("counted" if is_counted else None)

@@ -52,7 +52,7 @@ def test_other_engines_read_what_there_is():
 
 
 def test_prompts_of_others_are_padded_too():
-    asked = {**ASKED, "concurrency": 4}
+    asked = {**ASKED, "concurrency": 4, "equal_lengths": True}
     asked.pop("batch")
     costs = [
         load(EstimateContext(build_request.request({**asked, "prompt": n})), PLAN).prefill_interference_s
@@ -69,3 +69,13 @@ def test_what_a_cache_holds_is_not_padded():
 
 def test_an_ideal_chip_pads_nothing():
     assert first(3000, efficiency="ideal").time_s < first(4096, efficiency="ideal").time_s
+
+
+def test_padded_prompts_of_varied_lengths_have_a_mean() -> None:
+    """Lengths uniform in 800 to 1,200: those up to 1,024, 56%, take that many, the others 2,048; equal ones of 1,000 take 1,024."""
+    assert serving.mean_padded_prompt(1000.0, 0.2, 1024.0, 2048.0) == pytest.approx(0.56 * 1024 + 0.44 * 2048)
+    assert (
+        serving.mean_padded_prompt(1000.0, 0.0, 1024.0, 1024.0)
+        == 1024
+        == serving.mean_padded_prompt(900.0, 0.1, 1024.0, 1024.0)
+    )

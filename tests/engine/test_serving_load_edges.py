@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from rooflinecli.core.errors import Infeasible, UsageError
-from rooflinecli.engine import build_request, inference, serving_load
+from rooflinecli.engine import build_request, forward_step, inference, serving_load
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.serving_load import ReplicaLoad
 from rooflinecli.questions.estimate.answer import estimate
@@ -62,7 +62,7 @@ def test_a_load_is_where_what_is_asked_for_meets_what_ends(root):
     [(1000, None, 0.2), (1000, 1100, 0.1), (1000, 1200, 0.2), (1000, 1300, 0.2), (1000, 900, 0)],
 )
 def test_lengths_vary_by_a_fifth_and_no_further_than_the_context(tokens, longest, found):
-    assert serving_load.variation(float(tokens), longest) == pytest.approx(found)
+    assert forward_step.variation(float(tokens), longest) == pytest.approx(found)
 
 
 @pytest.mark.parametrize(("qps", "sustained"), [(0.9, True), (1.1, False)])

@@ -81,6 +81,14 @@ def test_a_closed_loop(seed: int) -> None:
         {"model": "mixtral-8x7b", "hw": "a100", "n": 4, "tp": 4, "engine": "trtllm", "prompt": 700, "output": 16, "concurrency": 8},
         {"model": "llama-3.1-8b", "hw": "h100", "engine": "sglang", "prompt": 900, "output": 300, "concurrency": 16, "equal_lengths": True},
         {"model": "mistral-7b-v0.1", "hw": "mi300x", "engine": "vllm", "prompt": 600, "output": 398, "concurrency": 16, "equal_lengths": True},
+        # bunches that come and go over hundreds of requests, three clients in lockstep, steps that launches make long
+        {"model": "llama-3.3-70b", "hw": "mi300x", "n": 8, "tp": 8, "engine": "sglang-rocm", "prompt": 1574, "output": 8, "concurrency": 16},
+        {"model": "olmoe-1b-7b", "hw": "h100", "n": 8, "tp": 8, "dtype": "bf16", "engine": "sglang-2025", "prompt": 3328, "output": 19, "concurrency": 3, "equal_lengths": True},
+        {"model": "qwen3-8b", "hw": "b200", "n": 2, "tp": 2, "engine": "trtllm", "prompt": 243, "output": 24, "concurrency": 8},
+        # prompts padded to powers of two, one pass of prompts and decodes, a prompt in pieces
+        {"model": "gemma-2-9b", "hw": "tpu-v6e", "n": 8, "tp": 8, "engine": "jetstream", "prompt": 2287, "output": 15, "concurrency": 16},
+        {"model": "llama-3.3-70b", "hw": "h100", "n": 4, "tp": 4, "engine": "lmdeploy", "prompt": 207, "output": 22, "concurrency": 16},
+        {"model": "qwen3-8b", "hw": "m3-max", "n": 1, "tp": 1, "engine": "mlx", "prompt": 2867, "output": 9, "concurrency": 16},
     ],
 )  # fmt: skip
 def test_a_loop_that_is_counted(load: dict[str, Any]) -> None:
@@ -157,6 +165,7 @@ def test_replicas_are_counted_in_the_steady_state() -> None:
         {"model": "qwen3-30b-a3b", "hw": "h100", "n": 1, "engine": "vllm", "prompt": 940, "output": 560, "qps": 1.3202},
         {"model": "olmoe-1b-7b", "hw": "h100", "n": 2, "engine": "python-server", "prompt": 2479, "output": 135, "qps": 5.2205},
         {"model": "olmoe-1b-7b", "hw": "mi300x", "n": 1, "engine": "vllm", "prompt": 700, "output": 200, "concurrency": 8},
+        {"model": "olmoe-1b-7b", "hw": "h100", "n": 8, "tp": 8, "dtype": "bf16", "engine": "trtllm-cpp", "prompt": 1205, "output": 4, "concurrency": 3, "equal_lengths": True},
     ],
 )  # fmt: skip
 def test_layout_dollars_and_joules_are_the_estimates(asked: dict[str, Any]) -> None:
@@ -164,7 +173,8 @@ def test_layout_dollars_and_joules_are_the_estimates(asked: dict[str, Any]) -> N
     answer = estimate(build_request.request(own | {"phase": "prefill,decode"}))
     found = run(Simulate.read({name: str(value) for name, value in asked.items()}))
     cost, layout = answer.cost, answer.layout
-    assert layout is not None and (found.about["layout"].tp, found.about["layout"].dp) == (layout.tp, layout.dp)
+    taken = found.about["layout"]
+    assert layout is not None and (taken.tp, taken.dp, taken.ep) == (layout.tp, layout.dp, layout.ep)
     expected = {
         "usd_per_million_input_tokens": cost.usd_per_million_input_tokens,
         "usd_per_million_output_tokens": cost.usd_per_million_output_tokens,

@@ -114,6 +114,7 @@ class ByFormula(StepTimeTable):
     ("setting", "rules"),
     [
         ({"policy": "vllm"}, {}),
+        ({"policy": "vllm", "one_pass": True, "prompt_factor": 1.5}, {"graph": 10**9, "factor": 1.5}),
         ({"policy": "vllm", "look_ahead": 1, "stream_steps": 4}, {"ahead": True, "stream": 4}),
         ({"policy": "vllm", "poll_steps": 3, "graph_tokens": 64, "prompt_factor": 1.5}, {"poll": 3, "graph": 64, "factor": 1.5}),
         ({"policy": "sglang"}, {}),

@@ -24,7 +24,7 @@ from rooflinecli.engine.choose import (
 from rooflinecli.engine.context import UNNAMED, EstimateContext, whole_model
 from rooflinecli.engine.counted_loop import counted
 from rooflinecli.engine.evaluate import answer, derive, prefill_share_under_load, priced, token_prices
-from rooflinecli.engine.forward_step import token_budget
+from rooflinecli.engine.forward_step import length_spread, token_budget
 from rooflinecli.engine.inference import decode_seconds, full_slots
 from rooflinecli.engine.phase_answer import (
     DecodeAnswer,
@@ -37,7 +37,6 @@ from rooflinecli.engine.phase_answer import (
 from rooflinecli.engine.residency import max_sequences
 from rooflinecli.engine.serving_load import (
     ReplicaLoad,
-    length_spread,
     load,
     queue_for_cache,
     restart_fraction,

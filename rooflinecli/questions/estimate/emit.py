@@ -9,10 +9,10 @@ from rooflinecli.core.errors import RooflineError, UsageError
 from rooflinecli.core.num import Number
 from rooflinecli.engine import build_request
 from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.forward_step import variation
 from rooflinecli.engine.legality import ENDS
 from rooflinecli.engine.microbatch import best_stages
 from rooflinecli.engine.phase_answer import PhaseAnswer, TrainAnswer
-from rooflinecli.engine.serving_load import variation
 from rooflinecli.importers.launch import emit
 from rooflinecli.importers.launch.read import read
 from rooflinecli.questions.estimate.answer import choose_layouts

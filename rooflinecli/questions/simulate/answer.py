@@ -13,7 +13,8 @@ from rooflinecli.core.parallel_map import Workers
 from rooflinecli.engine import evaluate, inference
 from rooflinecli.engine.build_request import warn
 from rooflinecli.engine.evaluate import prefill_share, token_prices
-from rooflinecli.engine.serving_load import ReplicaLoad, queue_for_cache, variation
+from rooflinecli.engine.forward_step import variation
+from rooflinecli.engine.serving_load import ReplicaLoad, queue_for_cache
 from rooflinecli.formulas import cost, energy, serving
 from rooflinecli.questions.conditions import IntervalBounds
 from rooflinecli.questions.simulate import question as types

@@ -237,11 +237,12 @@ class Simulate(Cluster, RequestLoad, o.Serving, Question["SimulateAnswer"]):
     @property
     def load_per_replica(self) -> tuple[tuple[str, float], ...]:
         """The load by which an estimate of one replica chooses a layout; none where it is a trace's or replicas come and go."""
+        lengths = (("equal_lengths", True),) if self.fixed_lengths else ()
         if self.concurrency:
-            return (("concurrency", self.concurrency),)
+            return (("concurrency", self.concurrency), *lengths)
         if self.qps is None or self.trace or self.autoscale or self.prefill_replicas or self.replicas == "min":
             return ()
-        return (("qps", self.qps / self.copies),)
+        return (("qps", self.qps / self.copies), *lengths)
 
     @classmethod
     def read(cls, written: Mapping[str, object]) -> Simulate:
