@@ -27,6 +27,7 @@ from rooflinecli.engine.serving_load import (
     lone_token_s,
     prefill_interference_s,
     prompt_factor,
+    slots,
     token_step,
 )
 from rooflinecli.formulas import serving
@@ -34,7 +35,7 @@ from rooflinecli.formulas.counted_loop import DECODES, PASSES, SHARED, LoopPrice
 from rooflinecli.specs.layout import Layout
 
 SHORT = 8  # idle first tokens: where an answer is written in less, clients move in bunches
-BUSY, BRIEF_ANSWER = 0.2, 32.0  # share of time that prompts take, and tokens of an answer: of fewer each differs
+BRIEF_ANSWER = 32.0  # tokens of an answer: of fewer each differs
 SATURATED, SATURATED_ERROR = 0.6, 0.5  # share of time beyond which means of a few thousand requests differ by as much
 EVICTED = 0.02  # sequences that wait for their cache again for each that runs: of more a count knows nothing
 BRIEF = 512  # tokens of a prompt: many shorter ones take less than four tell
@@ -57,8 +58,8 @@ class CountedMeans(NamedTuple):
 
 
 def counted(ctx: EstimateContext, layout: Layout, load: ReplicaLoad) -> CountedMeans | None:
-    """Of a closed loop of equal lengths, or of answers of BRIEF_ANSWER tokens or that take less than SHORT idle first tokens to write, and of an open
-    loop of some tokens that prompts keep busy; None of other loads and of schedulers that wait for more requests."""
+    """Of loops whose answers have at most BRIEF_ANSWER tokens, or take less than SHORT idle first tokens to write, and of closed ones of equal lengths;
+    None of other loads and of schedulers that wait for more requests."""
     rules = ctx.engine.scheduler
     if (
         load.kind == "static"
@@ -76,30 +77,33 @@ def counted(ctx: EstimateContext, layout: Layout, load: ReplicaLoad) -> CountedM
 def _closed(
     ctx: EstimateContext, layout: Layout, batch: Number, per_slot: Number, evicted: Number
 ) -> CountedMeans | None:
-    written = num.maximum(ctx.output - 1, 0) * lone_token_s(ctx, layout)
-    brief = (ctx.output <= BRIEF_ANSWER) | (written < SHORT * _lone(ctx, layout))
-    here = (ctx.request.equal_lengths | brief) & (batch > 1) & (evicted < EVICTED)
+    here = (ctx.request.equal_lengths | _is_brief(ctx, layout)) & (batch > 1) & (evicted < EVICTED)
     if not num.present(here):
         return None
-    first, itl, decoding, longer = _count(
-        ctx, layout, here, batch * per_slot, 0.0, num.where(per_slot > 1, batch, num.INF)
-    )
+    most = num.where(per_slot > 1, batch, num.INF)
+    first, itl, decoding, longer = _count(ctx, layout, here, batch * per_slot, 0.0, most)
     return CountedMeans(here, first, itl, decoding, num.maximum(longer - 1, 0))
 
 
 def _open(ctx: EstimateContext, layout: Layout, share: Number) -> CountedMeans | None:
-    here = (share > BUSY) & (ctx.output > 1) & (ctx.output <= BRIEF_ANSWER)
-    if not ctx.engine.scheduler.look_ahead or not num.present(here):  # compiled runtimes have a formula of their own
+    here = (share > 0) & (ctx.output > 1) & _is_brief(ctx, layout)
+    if not num.present(here):
         return None
-    first, itl, decoding, _ = _count(ctx, layout, here, 0.0, arrivals(ctx, layout)[0])
+    first, itl, decoding, _ = _count(ctx, layout, here, 0.0, arrivals(ctx, layout)[0], slots(ctx, layout))
     return CountedMeans(here, first, itl, decoding, SATURATED_ERROR * (share > SATURATED))
+
+
+def _is_brief(ctx: EstimateContext, layout: Layout) -> Number:
+    """Whether answers are of few tokens, or written in little time."""
+    written = num.maximum(ctx.output - 1, 0) * lone_token_s(ctx, layout)
+    return (ctx.output <= BRIEF_ANSWER) | (written < SHORT * _lone(ctx, layout))
 
 
 def _lone(ctx: EstimateContext, layout: Layout) -> Number:
     return lone_prefill_s(ctx, layout) + frontend_latency(ctx) + engine_constant(ctx, "per_stream", "s")
 
 
-def _prices(ctx: EstimateContext, layout: Layout, rate: Number, slots: Number, accepted: Number) -> tuple[Number, ...]:
+def _prices(ctx: EstimateContext, layout: Layout, rate: Number, most: Number, accepted: Number) -> tuple[Number, ...]:
     """The numbers of LoopPrices, one after the other."""
     per_token, per_stream = (engine_constant(ctx, name, "s") for name in ("per_token", "per_stream"))
     prompt, budget, rules, starts, launches = ctx.uncached_prompt, token_budget(ctx), ctx.engine.scheduler, 0.0, 0.0
@@ -123,7 +127,7 @@ def _prices(ctx: EstimateContext, layout: Layout, rate: Number, slots: Number, a
         attention = attended[-1]
     power = 0.5 if ctx.ledger.moe_layers else 1.0  # of experts neither the number nor its logarithm is a line
     return (
-        *replica, prompt_factor(ctx), *policy, attention, starts, launches, power, _lone(ctx, layout), ctx.requests_per_client, rate, slots,
+        *replica, prompt_factor(ctx), *policy, attention, starts, launches, power, _lone(ctx, layout), ctx.requests_per_client, rate, most,
         *(step * accepted for step in decodes), *_passes(ctx, layout), *shared,
     )  # fmt: skip
 
@@ -149,11 +153,11 @@ def _rounded(prices: tuple[float, ...]) -> LoopPrices:
 
 
 def _count(
-    ctx: EstimateContext, layout: Layout, here: Number, batch: Number, rate: Number, slots: Number = num.INF
+    ctx: EstimateContext, layout: Layout, here: Number, batch: Number, rate: Number, most: Number
 ) -> tuple[Number, ...]:
     """First token, time of a further one, sequences in its step and how much longer both may be: of a loop, or of an array of them."""
     accepted = speculation.engine_step_time(ctx, 1.0)  # tokens of a step
-    prices = _prices(ctx, layout, rate, slots, accepted)
+    prices = _prices(ctx, layout, rate, most, accepted)
 
     def means(here: bool, batch: float, *prices: float) -> tuple[float, ...]:
         if not here:

@@ -10,14 +10,7 @@ from rooflinecli.core.errors import Infeasible
 from rooflinecli.core.num import Number
 from rooflinecli.engine import counted_loop, residency, serving_load, speculation
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.forward_step import (
-    REGIME,
-    PricedPass,
-    engine_constant,
-    length_spread,
-    lone_prefill_s,
-    prefill_pass,
-)
+from rooflinecli.engine.forward_step import REGIME, PricedPass, engine_constant, lone_prefill_s, prefill_pass
 from rooflinecli.engine.phase_answer import DecodeAnswer, PrefillAnswer, Resources, TiersAnswer, rate_interval
 from rooflinecli.engine.serving_load import ReplicaLoad, load, open_itl, prompt_factor
 from rooflinecli.formulas import closed_loop, roofline, serving, training
@@ -84,13 +77,14 @@ def _ttft_under_load(ctx: EstimateContext, layout: Layout, step: PricedPass) -> 
     if busy.kind == "open":
         without_prompts = decode_seconds(ctx, layout, busy)
         itl = open_itl(ctx, layout, without_prompts, busy.share)
-        seconds = serving_load.mean_open_loop_ttft(ctx, layout, busy, step.seconds, itl, without_prompts)
+        taken, entered, wait = 0.0, step.seconds, 0.0
+        if num.present(queues := serving_load.may_queue(ctx, layout, busy)):
+            request, share, _, entered = full_slots(ctx, layout)
+            taken, wait = (num.where(queues, x, 0.0) for x in serving_load.slot_wait(ctx, layout, request, share))
+        times = step.seconds, itl, without_prompts
+        seconds = wait + serving_load.mean_open_loop_ttft(ctx, layout, busy, *times, taken, entered)
         if (loop := counted_loop.counted(ctx, layout, busy)) is not None:
             seconds = loop.instead_of(loop.first, seconds)
-        if num.present(queues := serving_load.may_queue(ctx, layout, busy)):
-            slots, spread = serving_load.slots(ctx, layout), length_spread(ctx)
-            wait = closed_loop.wait_for_slot(busy.batch, slots, *full_slots(ctx, layout)[:2], spread)
-            seconds = seconds + num.where(queues, wait, 0.0)
     else:
         seconds = _closed_loop_ttft(ctx, layout, busy, token(ctx, layout, busy).seconds)
     step.costs.add_time("waiting", seconds - step.seconds, "step", 1.0)
@@ -124,16 +118,17 @@ def _first_in_slot(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, itl:
     return first if loop is None else loop.instead_of(loop.first, first)
 
 
-def full_slots(ctx: EstimateContext, layout: Layout) -> tuple[Number, Number, Number]:
+def full_slots(ctx: EstimateContext, layout: Layout) -> tuple[Number, Number, Number, Number]:
     """Seconds of a request in a slot where all that a replica runs at once are taken and others wait, the requests per second that come over
-    those that end then, and the ITL. Raises Infeasible for an open loop that brings more."""
+    those that end then, the ITL, and the first token from there. Raises Infeasible for an open loop that brings more."""
 
-    def full() -> tuple[Number, Number, Number]:
+    def full() -> tuple[Number, Number, Number, Number]:
         slots, rate = serving_load.slots(ctx, layout), serving_load.arrivals(ctx, layout)[0]
         loaded = ctx.in_closed_loop(2 * slots)
         busy = load(loaded, layout)
         itl = token(loaded, layout, busy).seconds
-        request = serving.e2e_latency(_first_in_slot(loaded, layout, busy, itl), itl, ctx.output)
+        first = _first_in_slot(loaded, layout, busy, itl)
+        request = serving.e2e_latency(first, itl, ctx.output)
         share = label(rate * request / slots, "u")
         if num.plain(share) and num.value(share) >= 1:
             by_memory = num.value(slots) < num.value(residency.max_sequences(ctx))
@@ -147,7 +142,7 @@ def full_slots(ctx: EstimateContext, layout: Layout) -> tuple[Number, Number, Nu
                 f"--qps {num.value(ctx.request.qps):g} cannot be sustained: a replica {why} answers {float(num.value(slots / request)):.3g} "
                 f"requests/s; use --dp {enough}, {'' if by_memory else 'a larger --max-num-seqs '}or a lower rate"
             )
-        return request, share, itl
+        return request, share, itl, first
 
     return ctx.memoized(layout, "full slots", full)
 

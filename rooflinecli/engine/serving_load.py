@@ -166,21 +166,6 @@ def _open_loop(ctx: EstimateContext, layout: Layout, largest: Number) -> Replica
 
 def open_itl(ctx: EstimateContext, layout: Layout, step: Number, share: Number) -> Number:
     """Inter-token latency of an open loop: the decode step with the prompts that arrive while it runs."""
-    rate, cost, _ = arrivals(ctx, layout)
-    starts, itl = mixed_overhead(ctx, layout, step), steady_itl(ctx, layout, step, share)
-    mixed = cost + starts + (0.0 if ctx.engine.prompts_first else step)
-    before, within = num.ceil((ctx.output - 1) / 2), num.floor((ctx.output - 1) / 2)  # tokens that wait for them
-    if not ctx.engine.scheduler.look_ahead:
-        before, within = 0.0, ctx.output - 1
-    if ctx.engine.prompts_first:  # all prompts that came are read before the next token, and those that come meanwhile
-        before, within = MANY * before, MANY * within
-    alone = lone_prefill_s(ctx, layout)
-    added = serving.backlog_interference(itl, share, rate, starts, ctx.output, alone, mixed, before, within)
-    return num.maximum(itl + added, step)  # of few tokens that find no prompts, a step at least
-
-
-def steady_itl(ctx: EstimateContext, layout: Layout, step: Number, share: Number) -> Number:
-    """The ITL of a long answer in an open loop."""
     return serving.open_loop_itl(step, share, arrivals(ctx, layout)[0], mixed_overhead(ctx, layout, step))
 
 
@@ -307,9 +292,10 @@ def burst_ttft(ctx: EstimateContext, layout: Layout, batch: Number, alone: Numbe
 
 
 def mean_open_loop_ttft(
-    ctx: EstimateContext, layout: Layout, load: ReplicaLoad, alone: Number, itl: Number, step: Number
-) -> Number:
-    """TTFT of an arrival that finds the system empty, or others with whose steps its prompt shares, as a client of a closed loop does."""
+    ctx: EstimateContext, layout: Layout, load: ReplicaLoad, alone: Number, itl: Number, step: Number, taken: Number, entered: Number
+) -> Number:  # fmt: skip
+    """TTFT of an arrival that finds the system empty, or others with whose steps its prompt shares, as a client of a closed loop does; or all slots
+    `taken`, with what is `entered` from the end of another on."""
     others = serving.busy_probability(load.batch, ctx.output)
     _, held, mixed = step_with_prompt(ctx, layout, load, alone, step)
     poll, late, ahead = (engine_constant(ctx, name, "1") for name in ("skipped_looks", "late_tokens", "look_ahead"))
@@ -322,8 +308,16 @@ def mean_open_loop_ttft(
     rate, *_ = arrivals(ctx, layout)
     idle = f.wait_for_passes(rate, alone, further)
     stream, front = engine_constant(ctx, "per_stream", "s"), frontend_latency(ctx)
-    ttft = f.open_loop_ttft(alone, others, turn, idle, late * step, front)
+    ttft = f.open_loop_ttft(alone, others, turn, idle, late * step, front, taken, entered)
     return ttft + f.stream_time(stream, rate, ttft + num.maximum(ctx.output - 1, 0) * itl)
+
+
+def slot_wait(ctx: EstimateContext, layout: Layout, request: Number, share: Number) -> tuple[Number, Number]:
+    """Chance that an arrival of an open loop finds all slots taken, and seconds that arrivals wait for one in the mean."""
+    rate, most = arrivals(ctx, layout)[0], slots(ctx, layout)
+    lone = serving.e2e_latency(lone_prefill_s(ctx, layout), lone_token_s(ctx, layout), ctx.output)
+    taken = f.all_slots_taken(rate, most, lone, request)
+    return taken, f.wait_for_slot(taken, most, request, share, length_spread(ctx))
 
 
 def frontend_latency(ctx: EstimateContext) -> Number:

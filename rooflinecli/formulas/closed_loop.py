@@ -7,6 +7,7 @@ from rooflinecli.core.derivation import formula, label, solved_value
 from rooflinecli.core.num import Number
 
 _FIT = "front end and streams fitted to serving runs, groups of runs held out; docs/accuracy.md"
+ENDLESS = 1e200  # of numbers that grow as factorials do
 ROUNDS = 16  # of the iteration of wait_for_passes, which contracts by less than the load
 
 
@@ -120,14 +121,33 @@ def queued_ttft(per_slot: Number, first: Number, written: Number, per_client: Nu
 
 
 @formula(
+    "P_full",
+    "1",
+    "Erlang 1917, with requests that take longer the more run at once: a birth-death chain whose departures are k / t_k",
+)
+def all_slots_taken(rate: Number, slots: Number, alone: Number, full: Number) -> Number:
+    """1 / (1 + (1 - u) (B - 1)), u = r t_m / m: chance that an arrival finds m slots taken; B = 1 + (k / r t_k) B over k to m, t_k a line from t_1 to t_m."""
+    r, m, first, last = map(num.value, (rate, slots, alone, full))
+    below: Number = 1.0  # chances of up to k over that of k
+    for k in range(1, int(m if num.plain(m) else m.max()) + 1):
+        seconds = last - (last - first) * ((m - k) / num.maximum(m - 1, 1))
+        below = num.where(k <= m, num.minimum(1 + below * (k / (r * seconds)), ENDLESS), below)
+    free = 1 - num.minimum(r * last / m, 1 - 1e-6)
+    return solved_value(1 / (1 + free * (below - 1)), rate, "P_full", "1", "1 / (1 + (1 - u) (B - 1))")
+
+
+@formula(
     "t_slot",
     "s",
-    "wait for one of m slots, M/G/m: Sakasegawa 1977, An approximation formula L_q = a rho^b / (1 - rho); for one slot Pollaczek and Khinchine",
+    "wait of all arrivals for one of m slots: those of M/M/m and M/D/m, Cosmetatos 1976, An approximation formula for the multiserver queue M/G/r, "
+    "weighted by the variance of the times of requests",
 )
-def wait_for_slot(busy: Number, slots: Number, request: Number, load: Number, variation: Number) -> Number:
-    """(b / m)^(sqrt(2 (m + 1)) - 1) / (m (1 - u)) t_request (1 + v^2 / 3) / 2 of times uniform in 1 - v to 1 + v, u and t_request those of full slots."""
-    all_taken = (busy / slots) ** (num.sqrt(2 * (slots + 1)) - 1)
-    return all_taken / (slots * (1 - num.minimum(load, 1 - 1e-6))) * request * (1 + variation**2 / 3) / 2
+def wait_for_slot(taken: Number, slots: Number, request: Number, load: Number, variation: Number) -> Number:
+    """P_full t_m / (m (1 - u)) (c + (1 - c) (1 + (1 - u) (m - 1) (sqrt(4 + 5 m) - 2) / (16 u m)) / 2), c = v^2 / 3 of times uniform in 1 - v to 1 + v."""
+    u = num.minimum(load, 1 - 1e-6)
+    constant = (1 + (1 - u) * (slots - 1) * (num.sqrt(4 + 5 * slots) - 2) / (16 * u * slots)) / 2
+    spread = variation**2 / 3
+    return taken * request / (slots * (1 - u)) * (spread + (1 - spread) * constant)
 
 
 @formula("t_queue", "s", "wait in an M/D/1 queue: Pollaczek and Khinchine")
@@ -165,11 +185,15 @@ def wait_for_passes(rate: Number, alone: Number, further: Number) -> Number:
     "t_ttft",
     "s",
     "open loop: an arrival that finds others decoding takes its turn as a client of a closed loop does, behind the queue of prompts, and waits "
-    "for messages of more tokens; one that finds none waits for passes of prompts alone; then the front end",
+    "for messages of more tokens; one that finds none waits for passes of prompts alone; then the front end; one that finds all slots taken is read where another ends",
 )
-def open_loop_ttft(alone: Number, busy: Number, turn: Number, idle: Number, late: Number, front: Number) -> Number:
-    """t_pass + P_busy (max(t_turn - t_pass, 0) + t_late) + (1 - P_busy) t_queue + o_f."""
-    return alone + busy * (num.maximum(turn - alone, 0) + late) + (1 - busy) * idle + front
+def open_loop_ttft(
+    alone: Number, busy: Number, turn: Number, idle: Number, late: Number, front: Number, taken: Number, entered: Number
+) -> Number:
+    """t_pass + (P_busy - P_full) max(t_turn - t_pass, 0) + P_full (t_first - t_pass) + P_busy t_late + (1 - P_busy) t_queue + o_f."""
+    busy = num.maximum(busy, taken)
+    turns = (busy - taken) * num.maximum(turn - alone, 0) + taken * (entered - alone)
+    return alone + turns + busy * late + (1 - busy) * idle + front
 
 
 @formula("t_streams", "s", "Little 1961: requests in flight are rate times the time each takes, which this makes longer")  # fmt: skip

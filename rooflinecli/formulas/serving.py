@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rooflinecli.core import num
-from rooflinecli.core.derivation import formula, label
+from rooflinecli.core.derivation import formula
 from rooflinecli.core.num import Number
 
 _FIT = "fitted to serving runs, groups of runs held out; docs/accuracy.md"
@@ -167,40 +167,6 @@ def open_loop_itl(step: Number, load: Number, rate: Number = 0.0, starts: Number
         for _ in range(OPEN_LOOP_ROUNDS):
             itl = (step + (1 - num.E ** (-rate * itl)) * starts) / (1 - load)
     return itl
-
-
-@formula(
-    "t_wait",
-    "s",
-    "open loop: a prompt is read in the second step after its arrival, since the next is put together before it, or under a scheduler that reads "
-    "prompts first before the next token; so the prompts that delay a token came during the step before the request's own, where "
-    "others were decoding, or during its own prompt, or during steps so delayed",
-)
-def backlog_interference(
-    itl: Number,
-    load: Number,
-    rate: Number,
-    starts: Number,
-    output: Number,
-    prompt: Number,
-    mixed: Number,
-    before: Number,
-    within: Number,
-) -> Number:
-    """((g(P t) - g(t)) (1 - u^n_b) + (g(t_0) - g(t)) (1 - u^n_w)) / ((1 - u) (S_o - 1)); g(t) = u t + (1 - e^(-r t)) o_p."""
-    tokens = num.maximum(output - 1, 1)
-
-    def taken(window: Number) -> Number:
-        return load * window + (1 - num.E ** (-rate * window)) * starts
-
-    added = 0.0 * itl
-    for _ in range(2):  # the chance that others decode follows from the ITL
-        # named, since each of them appears several times in the next: an explanation would write them out again and again
-        busy = label(1 - num.E ** (-rate * (output - 1) * num.maximum(itl + added, 0.0)), "P_busy", "1")
-        own = label(prompt + busy * (mixed - prompt), "t_own")
-        early = (taken(busy * itl) - taken(itl)) * (1 - load**before)
-        added = label((early + (taken(own) - taken(itl)) * (1 - load**within)) / ((1 - load) * tokens), "t_wait")
-    return added
 
 
 @formula("P_busy", "1", "sequences that decode are Poisson when arrivals are: one minus the chance of none (M/G/inf)")

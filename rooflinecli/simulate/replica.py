@@ -156,11 +156,8 @@ class Replica:
                 return False
         elif self.steps % self.poll == 0 or not self.batch:
             self._admit(self.decided if self.ahead else self.now)
-        if self.batch:
-            used = self.context + self.filling + self.pad * (self.batch + len(self.partial)) - self.saved
-            if used + self.batch > self.pool:
-                while self.batch and self.used + self.batch > self.pool:
-                    self._preempt()
+        while self.batch and self.used + self.batch > self.pool:
+            self._preempt()
         if self.waiting or self.partial:
             self.pause = INF
             chunks, ride = self.policy(self)
@@ -396,13 +393,10 @@ class Replica:
         if most > LONGEST and most > self.context // batch // 8:
             most = max(LONGEST, self.context // batch // 8)
         free = self.pool - self.context - self.filling - self.pad * (batch + len(self.partial)) + self.saved
-        if most * batch > free:
-            most = free // batch
-        if self.unsent and self.unsent[0][0] - self.tick < most:
-            most = self.unsent[0][0] - self.tick
-        if self.pause < most:
-            most = int(self.pause)
-        return most if most > 1 else 1
+        most = min(most, free // batch)
+        if self.unsent:
+            most = min(most, self.unsent[0][0] - self.tick)
+        return max(int(min(most, self.pause)), 1)
 
     def _steps_before(self, event: float, first: float, slope: float, most: int) -> int:
         """Steps that start before an event, and those until the queue is next polled."""
@@ -450,14 +444,7 @@ class Replica:
             self._first_gaps(now - seconds + seconds / n, seconds / n, batch)
             written -= batch
         if written:
-            gap = seconds / n
-            tally.gap_sum += gap * written
-            key = int(log(gap) * PER_E + ABOVE)
-            gaps = tally.gaps
-            if key in gaps:
-                gaps[key] += written
-            else:
-                gaps[key] = written
+            tally.gap(seconds / n, written)
         while self.unsent and self.unsent[0][0] <= self.tick:
             _, _, epoch, job = heappop(self.unsent)
             if epoch == job.epoch:

@@ -187,12 +187,12 @@ def test_a_first_token_in_an_open_loop_by_hand() -> None:
     assert serving.busy_probability(0.0, 9) == 0 and serving.busy_probability(40.0, 9) == pytest.approx(1)
     assert serving.busy_probability(1.0, 4) == pytest.approx(1 - math.exp(-0.75))
     assert serving.busy_probability(1.0, 1) == 0  # answers of one token: none decodes
-    assert closed_loop.open_loop_ttft(0.030, 0.0, 0.049, 0.002, 0.008, 0.004) == pytest.approx(0.036)
+    assert closed_loop.open_loop_ttft(0.030, 0.0, 0.049, 0.002, 0.008, 0.004, 0.0, 0.030) == pytest.approx(0.036)
     turn = closed_loop.turn_ttft(
         0.0, 1.0, 1.0, 0.008, 0.037, 0.0
     )  # half a step, the one put together meanwhile, the mixed one
     assert turn == pytest.approx(0.004 + 0.008 + 0.037)
-    assert closed_loop.open_loop_ttft(0.030, 1.0, turn, 0.002, 0.008, 0.004) == pytest.approx(0.061)
+    assert closed_loop.open_loop_ttft(0.030, 1.0, turn, 0.002, 0.008, 0.004, 0.0, 0.030) == pytest.approx(0.061)
     assert closed_loop.stream_time(0.001, 20.0, 0.5) == pytest.approx(0.001 * (1 + 20 * (0.5 + 0.011 / 0.98)))
     assert closed_loop.queue_for_prefill(0.5, 0.028) == pytest.approx(0.014)
 

@@ -83,7 +83,7 @@ def test_a_rate_beyond_what_full_slots_answer_is_refused(monkeypatch, qps, susta
     monkeypatch.setattr(inference, "token", lambda *_: SimpleNamespace(seconds=0.1))
     monkeypatch.setattr(inference, "_first_in_slot", lambda *_: 2.0 - 9 * 0.1)
     if sustained:
-        assert inference.full_slots(ctx, layout) == pytest.approx((2.0, qps, 0.1))
+        assert inference.full_slots(ctx, layout) == pytest.approx((2.0, qps, 0.1, 1.1))
         return
     with pytest.raises(
         Infeasible, match=r"--qps 1\.1 cannot be sustained: a replica with --max-num-seqs 2 answers 1 requests/s"

@@ -101,20 +101,6 @@ def test_the_wait_for_passes_of_prompts_alone_beside_a_queue_that_is_served_toge
     assert expected == pytest.approx(total / requests - 1, rel=0.12)
 
 
-def test_prompts_between_the_tokens_of_a_short_answer() -> None:
-    """Two tokens: what came in the step before the own prompt, where others decoded, delays the second; none came where none decoded."""
-    steady, rate = 0.02, 1e-3
-    idle = serving.backlog_interference(steady, 0.5, rate, 0.0, 2, 0.1, 0.12, 1, 0)
-    assert steady + idle == pytest.approx(0.01, rel=1e-3)  # a step of 10 ms, half of the time
-    busy = serving.backlog_interference(steady, 0.5, 1e9, 0.0, 2, 0.1, 0.12, 1, 0)
-    assert busy == pytest.approx(0, abs=1e-9)
-    later = serving.backlog_interference(steady, 0.5, rate, 0.0, 3, 0.1, 0.12, 1, 1)
-    assert steady + later == pytest.approx(
-        (0.01 + 0.01 + 0.5 * 0.1) / 2, rel=1e-3
-    )  # the third: half of the prompt's 100 ms
-    assert serving.backlog_interference(steady, 0.5, rate, 0.0, 1, 0.1, 0.12, 0, 0) == 0
-
-
 @given(st.integers(1, 2000), st.integers(1, 4000), st.sampled_from([0.0, 0.1, 0.5]), st.floats(0, 3))
 def test_the_share_of_prompts_that_a_graph_holds_is_counted(prompt, room, variation, others):
     """Lengths spread evenly around the mean, one by one; two of those above half of the room do not fit, so that each must be alone."""

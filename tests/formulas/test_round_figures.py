@@ -97,13 +97,22 @@ WORKED: list[tuple[Callable[..., Any], tuple[float, ...], float]] = [
     (closed_loop.queued_ttft, (1.5, 2, 6, 5, 1), 2 + 0.5 * 0.9 * 8),
     (closed_loop.queued_ttft, (1, 2, 6, 5, 7), 7),
     # one slot is M/G/1: u t (1 + v^2/3) / 2 (1 - u), where v^2/3 is the squared variation of uniform times
+    (closed_loop.all_slots_taken, (0.05, 1, 10, 10), 0.5),
+    # two servers half busy: 1 / (1 + 0.5 (B - 1)), B = 1 + 2 (1 + 1)
+    (closed_loop.all_slots_taken, (0.1, 2, 10, 10), 1 / 3),
+    # alone in 5 s, two in 10 s each: B = 1 + 2 (1 + 2)
+    (closed_loop.all_slots_taken, (0.1, 2, 5, 10), 1 / 4),
     (closed_loop.wait_for_slot, (0.5, 1, 10, 0.5, 0), 0.5 * 10 / (2 * 0.5)),
     (closed_loop.wait_for_slot, (0.5, 1, 10, 0.5, 0.6), 0.5 * 10 * 1.12 / (2 * 0.5)),
-    (closed_loop.wait_for_slot, (2, 7, 10, 0.25, 0), (2 / 7) ** 3 / (7 * 0.75) * 10 / 2),  # sqrt(2 x 8) - 1
+    # sqrt(4 + 5 x 9) - 2 = 5; of exponential times, c = 1, twice as long and no more
+    (closed_loop.wait_for_slot, (0.2, 9, 10, 0.25, 0), 0.2 * 10 / (9 * 0.75) * (1 + 0.75 * 8 * 5 / (16 * 0.25 * 9)) / 2),
+    (closed_loop.wait_for_slot, (0.2, 9, 10, 0.25, 3**0.5), 0.2 * 10 / (9 * 0.75)),
     (closed_loop.queue_for_prefill, (0.5, 3), 1.5),
     (closed_loop.load_within, (1.5, 3), 0.5),
-    (closed_loop.open_loop_ttft, (2, 0.25, 5, 1, 0.5, 0.1), 2 + 0.25 * 3.5 + 0.75 * 1 + 0.1),
-    (closed_loop.open_loop_ttft, (2, 0.25, 1, 1, 0.5, 0.1), 2 + 0.25 * 0.5 + 0.75 * 1 + 0.1),
+    (closed_loop.open_loop_ttft, (2, 0.25, 5, 1, 0.5, 0.1, 0, 9), 2 + 0.25 * 3.5 + 0.75 * 1 + 0.1),
+    (closed_loop.open_loop_ttft, (2, 0.25, 1, 1, 0.5, 0.1, 0, 9), 2 + 0.25 * 0.5 + 0.75 * 1 + 0.1),
+    (closed_loop.open_loop_ttft, (2, 0.75, 5, 1, 0.5, 0.1, 0.25, 9), 2 + 0.5 * 3 + 0.25 * 7 + 0.75 * 0.5 + 0.25 * 1 + 0.1),
+    (closed_loop.open_loop_ttft, (2, 0.25, 5, 1, 0.5, 0.1, 0.5, 2), 2 + 0.5 * 0.5 + 0.5 * 1 + 0.1),
     (closed_loop.stream_time, (0.1, 2, 4), 0.1 * 9 / 0.8),
     (closed_loop.stream_time, (0.5, 2, 4), 0.5 * 9 / 1e-3),
     (closed_loop.front_time, (3, 0.1, 20), 5),
@@ -747,23 +756,6 @@ def test_an_open_loop_starts_kernels_where_an_arrival_is_met() -> None:
     """t = (step + (1 - e^(-r t)) o) / (1 - u), to eight rounds."""
     found = serving.open_loop_itl(3.0, 0.25, 0.1, 0.5)
     assert found == pytest.approx((3 + (1 - math.exp(-0.1 * found)) * 0.5) / 0.75, rel=1e-7)
-
-
-def test_prompts_that_delay_a_token_came_before_it() -> None:
-    """g(t) = u t + (1 - e^(-r t)) o: of the step before the request's own and of its own prompt, solved once for the chance that others decode."""
-    itl, load, rate, starts, output, prompt, mixed = 0.5, 0.25, 0.2, 0.3, 5.0, 2.0, 3.0
-
-    def taken(window: float) -> float:
-        return load * window + (1 - math.exp(-rate * window)) * starts
-
-    added = 0.0
-    for _ in range(2):
-        busy = 1 - math.exp(-rate * 4 * (itl + added))
-        early = (taken(busy * itl) - taken(itl)) * (1 - load**2)
-        within = (taken(prompt + busy * (mixed - prompt)) - taken(itl)) * (1 - load**3)
-        added = (early + within) / (0.75 * 4)
-    found = serving.backlog_interference(itl, load, rate, starts, output, prompt, mixed, 2.0, 3.0)
-    assert found == pytest.approx(added, rel=1e-12)
 
 
 def test_newton_schulz_is_three_matmuls_a_step():

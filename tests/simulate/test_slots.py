@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.formulas.closed_loop import queued_ttft, wait_for_slot
+from rooflinecli.formulas.closed_loop import all_slots_taken, queued_ttft, wait_for_slot
 from rooflinecli.importers.launch import read
 from rooflinecli.interfaces import verbs
 
@@ -186,6 +186,7 @@ def test_a_request_longer_than_its_server_admits_is_refused(lengths: dict[str, A
 
 def test_one_slot_is_one_server() -> None:
     """Pollaczek and Khinchine: u t (1 + c^2) / 2 (1 - u); and Little: two requests for each that runs wait for one."""
+    assert all_slots_taken(0.05, 1.0, 4.0, 10.0) == pytest.approx(0.5)
     assert wait_for_slot(0.5, 1.0, 10.0, 0.5, 0.0) == pytest.approx(0.5 * 10 / (2 * 0.5))
     assert queued_ttft(2.0, 1.0, 9.0, float("inf"), 1.5) == pytest.approx(11.0)
 

@@ -38,9 +38,9 @@ from rooflinecli.engine.residency import max_sequences
 from rooflinecli.engine.serving_load import (
     ReplicaLoad,
     load,
+    open_itl,
     queue_for_cache,
     restart_fraction,
-    steady_itl,
     waits_for_cache,
 )
 from rooflinecli.formulas import cost as money
@@ -472,7 +472,7 @@ def _rough_means(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, decode
                 f"serving: longer prompts take several steps of {num.value(budget):,g} tokens, in each of which others decode, which means follow "
                 "roughly; `roofline simulate` has every step"
             ]
-        taken = (1 - alone / steady_itl(ctx, layout, alone, busy.share)) * (ctx.output > 1)
+        taken = (1 - alone / open_itl(ctx, layout, alone, busy.share)) * (ctx.output > 1)
     elif num.value(busy.batch) > 1:
         restarted = float(num.value(restart_fraction(ctx, layout, busy, alone)))
     if restarted >= RESTARTED:
