@@ -143,7 +143,7 @@ def test_candidates_use_every_device_and_keep_what_was_given(given, devices):
 @pytest.mark.parametrize(
     "sizes, says, not_said",
     [
-        ((), "take chips that hold more", "--tp"),
+        ((), "use chips with more memory", "--tp"),
         (("--tp", "2", "--phase", "decode"), "or free --tp 2", "more"),
         (("--phase", "train"), "Training of BLOOM 176B does not fit", "--weight-dtype"),
     ],
@@ -187,7 +187,7 @@ def test_a_chip_without_a_network_says_what_alone_exceeds_its_memory_and_what_he
     ran = cli("estimate", *asked)
     said = " ".join((ran.out + ran.err).split())
     assert ran.code == 1 and "optimizer alone (145 GB) exceed the 68.7 GB of 1 device" in said and "--batch" not in said
-    assert "train adapters (--recipe lora), add `network:` to the chip's file, or take chips that hold more" in said
+    assert "train adapters (--recipe lora), add `network:` to the chip's file, or use chips with more memory" in said
     assert cli("estimate", *asked, "--recipe", "lora").code == 0
 
 

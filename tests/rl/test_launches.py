@@ -247,12 +247,12 @@ def test_launches_of_openrlhf_and_slime_are_read(launch, wanted):
 def test_padded_micro_batches_are_read_and_packed_ones_named(tmp_path):
     path, said = tmp_path / "run.sh", []
     path.write_text(
-        "python3 -m verl.trainer.main_ppo --config-name=mine actor_rollout_ref.model.path=Qwen/Qwen3-8B data.train_batch_size=64"
+        "python3 -m verl.trainer.main_ppo --config-name=recipe_of_ours actor_rollout_ref.model.path=Qwen/Qwen3-8B data.train_batch_size=64"
         " actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4 actor_rollout_ref.model.use_remove_padding=False trainer.n_gpus_per_node=8 trainer.nnodes=1\n"
     )
     found = options(str(path), warn=said.append)
     assert (found["micro-batch"], found["packing"]) == (4, False)
-    assert "its base config mine is not here; what it sets is not read" in " ".join(said)
+    assert "its base config recipe_of_ours is not here; what it sets is not read" in " ".join(said)
     path.write_text(path.read_text().replace("=False", "=True").replace("--config-name=mine", ""))
     said.clear()
     assert "micro-batch" not in options(str(path), warn=said.append)
