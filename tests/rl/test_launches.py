@@ -253,7 +253,7 @@ def test_padded_micro_batches_are_read_and_packed_ones_named(tmp_path):
     found = options(str(path), warn=said.append)
     assert (found["micro-batch"], found["packing"]) == (4, False)
     assert "its base config recipe_of_ours is not here; what it sets is not read" in " ".join(said)
-    path.write_text(path.read_text().replace("=False", "=True").replace("--config-name=mine", ""))
+    path.write_text(path.read_text().replace("=False", "=True").replace("--config-name=recipe_of_ours", ""))
     said.clear()
     assert "micro-batch" not in options(str(path), warn=said.append)
     assert "ppo_micro_batch_size_per_gpu 4 (micro-batches are packed" in " ".join(said) and "base config" not in str(
