@@ -153,11 +153,40 @@ def test_a_fleet_that_keeps_its_answers_says_where(monkeypatch: pytest.MonkeyPat
     from rooflinecli.questions.fleet.question import FleetPlan
 
     def interrupted(self, workers=None):
+        for _ in parts if workers is None else workers(str, parts):
+            pass
         raise KeyboardInterrupt
 
     monkeypatch.setattr(FleetPlan, "answer", interrupted)
-    ran = run_cli("fleet", "examples/fleet.yaml", "--resume", str(tmp_path / "kept"))
-    assert ran.code == 130 and f"the answers so far are in {tmp_path / 'kept'}" in ran.err
+    for parts, said in (([], "nothing was kept"), ([1, 2], "the parts that had ended are in ")):
+        folder = tmp_path / f"kept-{len(parts)}"
+        ran = run_cli("fleet", "examples/fleet.yaml", "--resume", str(folder))
+        assert ran.code == 130 and said in ran.err and (not parts or str(folder) in ran.err)
+
+
+def test_a_search_keeps_its_ranking_where_the_simulation_of_it_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rooflinecli.questions.search import answer
+
+    def interrupted(*asked):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(answer, "_simulate", interrupted)
+    asked = (
+        "search",
+        "llama-3-8b",
+        "--hw",
+        "h100",
+        "-n",
+        "1",
+        "--qps",
+        "2",
+        "--slo",
+        "itl=40ms",
+        "--simulate-top",
+        "2",
+    )
+    ran = run_cli(*asked)
+    assert ran.code == 130 and "until the interruption" in " ".join(ran.out.split()) and "best:" in ran.out
 
 
 @pytest.mark.slow

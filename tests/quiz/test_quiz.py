@@ -31,6 +31,7 @@ def _state(monkeypatch, tmp_path):
 @pytest.mark.slow
 def test_two_hundred_answers_by_the_derivation_score_two_hundred_and_by_a_wrong_factor_none():
     asked = list(Quiz(count=200).drawn(11))
+    assert {one.chapter for one in asked} == set(CHAPTERS)
     right = [one.graded(written(one.answer, one.unit)) for one in asked]
     assert graded(11, right).right == 200, [one for one in right if one.verdict != "right"]
     factors = random.Random(5)

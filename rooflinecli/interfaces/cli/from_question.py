@@ -242,12 +242,11 @@ def add(
             code = how.deliver(run, asked)
         except KeyboardInterrupt:
             folder = getattr(how, "resume", None)
-            kept = (
-                f"the answers so far are in {folder}; the same command goes on from them"
-                if folder
-                else "nothing was kept"
-                + ("; --resume FOLDER keeps answers as they come" if hasattr(how, "resume") else "")
-            )
+            kept = "nothing was kept"
+            if folder and any(Path(folder).glob("*.pickle")):
+                kept = f"the parts that had ended are in {folder}; the same command goes on from them"
+            elif hasattr(how, "resume"):
+                kept += "; --resume FOLDER keeps parts that have ended"
             print_error(f"interrupted; {kept}")
             code = INTERRUPTED
         if code:

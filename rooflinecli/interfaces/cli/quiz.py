@@ -87,7 +87,7 @@ def _kept(answer: QuizAnswer, chapter: str | None, path: Path) -> str:
     except (OSError, ValueError) as error:
         return f"{score}; {path} keeps no score ({getattr(error, 'strerror', None) or 'it is not a file of scores'})"
     right, answered = sum(row["right"] for row in rows), sum(row["answered"] for row in rows)
-    return f"{score}; {right} of {answered} in {plural(len(rows), 'sitting')} ({path})"
+    return f"{score}; {right} of {answered} in {plural(len(rows), 'sitting')}\nkept in {path}"
 
 
 app = command(Quiz, run, QuizDelivery)

@@ -69,7 +69,10 @@ def answer(asked: Search, progress: Progress | None = None, workers: Workers | N
         found = search(own, objective, where, limits, asked.top)
         note(replace(serving_question(own, objective, where, limits).request, concurrency=1.0))  # as each row is served
         if asked.simulate_top and found.results:
-            _simulate(own, found.results[: asked.simulate_top], limits, workers)
+            try:
+                _simulate(own, found.results[: asked.simulate_top], limits, workers)
+            except KeyboardInterrupt:  # the layouts are ranked
+                found.interrupted = True
         return _with_commands(found, own)
 
     def training(own: Options, objective: str | None) -> TrainingSearch:

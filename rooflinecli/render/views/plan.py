@@ -12,6 +12,7 @@ from rooflinecli.questions.fleet.question import FleetAnswer
 from rooflinecli.questions.hardware.answer import HALF
 from rooflinecli.questions.multi_chip import remedy
 from rooflinecli.questions.plan import question as types
+from rooflinecli.questions.plan.answer import CRITERIA
 from rooflinecli.render.blocks import Block, Column, Headline, Page, Pairs, Prose, labelled, page, records
 from rooflinecli.render.numbers import NONE, around, layout, money, percent, rate_bound, text, to_bound
 from rooflinecli.render.views.compare import BOUNDS
@@ -158,7 +159,8 @@ def _headline(answer: types.PlanAnswer, rows: list[types.SizedChip]) -> str:
         first, other = (n.ttft_at_qps_s, n.itl_at_qps_s) if at_rate else (n.ttft_s, n.itl_s)
         itl = "" if other is None else f", ITL {text(other, 'itl_s')}"
         found += f", TTFT {text(first, 'ttft_s')}{itl}{'' if at_rate else ' at max req/s'}{usd}"
-    return f"{_work(answer)}: {found}; {answer.criterion}, by {BOUNDS[answer.bound]}"
+    among = f"cheapest of {len(rows)} chips, each at the " if len(rows) > 1 and answer.criterion != CRITERIA[1] else ""
+    return f"{_work(answer)}: {found}; {among}{answer.criterion}, by {BOUNDS[answer.bound]}"
 
 
 def _cheapest(answer: types.PlanAnswer) -> str:
