@@ -348,9 +348,7 @@ def _as_replicas(ctx: EstimateContext, phases: tuple[str, ...]) -> ChosenLayout 
     fields = legality.layout_fields(r, "decode")
     moe = ctx.is_moe
     devices = int(r.devices)
-    for dp in divisors(devices)[1:]:
-        if dp > ctx.batch:
-            break
+    for dp in (count for count in divisors(devices)[1:] if count <= ctx.batch):
         ep = float(dp if moe else 1)
         layout = Layout(tp=float(devices // dp), dp=float(dp), ep=ep, zero=0, flash=r.flash, **fields)
         batch = num.ceil(ctx.batch / layout.dp)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from calibrate.logs import GUIDELLM
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.logs import llama_bench, read_source, request_timings, serving, serving_run
@@ -358,6 +360,33 @@ def test_a_prompt_and_an_answer_of_a_request() -> None:
     assert prompt.value == pytest.approx(0.4) and prompt.options["prompt"] in (800, 1000) and not prompt.unread
     assert answer.value == pytest.approx(0.02) and answer.probe["drafted"] == pytest.approx(50 / 30)
     assert again.where == "log:2" and again.value == pytest.approx(0.005)
+
+
+def test_drafts_of_more_tokens_than_were_written_say_nothing() -> None:
+    timing = '{"cache_n": 0, "prompt_n": 8, "prompt_ms": 4.0, "predicted_n": 50, "predicted_ms": 1000.0, "draft_n": 60, "draft_n_accepted": %d}\n'
+    for accepted, drafted in ((49, 50.0), (50, None), (51, None), (0, None)):
+        _, answer = read_source(Source("log", timing % accepted))
+        assert answer.value == pytest.approx(0.02) and answer.probe.get("drafted") == drafted
+
+
+def test_a_benchmark_of_guidellm_stands_where_its_name_does() -> None:
+    """Of versions with `id_`, and of those that had it in their `config`; a report on one line is one place."""
+    bench = GUIDELLM["benchmarks"][0]
+    named = {key: value for key, value in bench.items() if key != "id_"} | {"config": {"id_": "22222222-bbbb"}}
+    report = {**GUIDELLM, "benchmarks": [bench, named]}
+    text = json.dumps(report, indent=1)
+    lines = [
+        next(i for i, line in enumerate(text.splitlines(), 1) if name in line) for name in ("11111111", "22222222")
+    ]
+    found = read_source(Source("log", text))
+    assert sorted({row.where for row in found}) == sorted(f"log:{line}" for line in lines)
+    assert {row.where for row in read_source(Source("log", json.dumps(report)))} == {"log:1"}
+
+
+def test_a_run_of_no_time_is_no_row() -> None:
+    text = "{'train_runtime': 0.0, 'train_samples_per_second': 3.0, 'epoch': 1.0, 'train_samples': 100}\n"
+    with pytest.raises(DataError, match=r"log:1: .*train_runtime"):
+        read_source(Source("log", text))
 
 
 def test_the_name_of_a_model_that_llama_cpp_has_no_size_for() -> None:
