@@ -11,6 +11,8 @@ from conftest import run_cli
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.engine import build_request
+from rooflinecli.specs.options import Field
+from rooflinecli.specs.parse_values import quantity, whole
 
 # option, value as written, field of the request, value there, work that is implied, other names: the key that answers and plans have it under, where that is not
 # its own, with a star
@@ -163,3 +165,26 @@ def test_help_has_each_option_in_its_panel_and_no_name_of_an_earlier_release():
         elif match := re.match(r"  (MODEL|--?[\w-]+)", line):
             shown.add(match[1])
     assert {panel: found[panel] for panel in PANELS} == {panel: set(names.split()) for panel, names in PANELS.items()}
+
+
+@pytest.mark.sampled(20)
+@pytest.mark.parametrize("kind, refused, taken, held", [
+    ("time", "0 s", "500 ms", 0.5), ("seconds", "0", "0.5", 0.5), ("usd", "0 USD", "$0.5", 0.5), ("bytes", "0 B", "0.5 B", 0.5), ("bytes_per_s", "0 B/s", "4 Gb/s", 5e8),
+    ("flops_per_s", "0 FLOP/s", "0.5 FLOP/s", 0.5), ("hertz", "0 Hz", "0.5 Hz", 0.5), ("flop", "0 FLOP", "0.5 FLOP", 0.5), ("tokens_per_s", "0", "0.5", 0.5),
+    ("positive", "0", "0.5", 0.5), ("tokens", "0", "0.5", 0.5), ("usd_per_hour", "0", "0.5", 0.5), ("params", "0", "0.5", 0.5), ("fraction", "-0.1", "0", 0),
+    ("fraction", "1.1", "100%", 1),
+])  # fmt: skip
+def test_the_last_value_of_a_quantity(kind, refused, taken, held):
+    """What questions other than estimates ask for: above zero, fractions from 0 to 1."""
+    row = Field(kind, "help", long="x", name="x")
+    assert quantity(row, taken) == pytest.approx(held)
+    with pytest.raises(UsageError, match="x "):
+        quantity(row, refused)
+
+
+def test_a_whole_number_of_a_question_is_one_at_least():
+    row = Field("whole", "help", long="x", name="x")
+    assert (whole(row, "1"), whole(row, "4k")) == (1, 4000)
+    for refused in ("0", "1.5"):
+        with pytest.raises(UsageError, match="x "):
+            whole(row, refused)
