@@ -158,7 +158,7 @@ class AheadOfTime(Question["AotAnswer"]):
     more: Texts = field("free", "Further arguments, as after --args.", default=None, positional=True, several=True, metavar="SHAPE...")
     args: Texts = field("free", "Arguments as shapes: f32[128,256], bf16[8,1024], (f32[8], i32[]), {w: f32[8,8]}, 0.5.", default=None, several=True, metavar="SHAPES")
     hw: Text = field("name", "A chip (`roofline hardware`); it need not be the one that compiles.")
-    trips: OptNumber = field("number", "Trips of a loop whose end is not known before it runs.", default=None, least=1, metavar="COUNT")
+    trips: OptNumber = field("number", "Iterations of a loop whose count is unknown at compile time.", default=None, least=1, metavar="COUNT")
     # fmt: on
 
     def answer(self) -> AotAnswer:

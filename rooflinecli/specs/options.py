@@ -283,7 +283,7 @@ class TrainingMemory(Group):
     loss_chunks: OptNumber = field("count", "Chunks of the loss; only one chunk's logits are in memory.", default=None, panel=LAYOUT, phase="train")
     mlp_chunks: OptNumber = field("count", "With full recomputation: chunks of tokens that an MLP processes one after the other (tiled MLP).", default=None, panel=LAYOUT, phase="train")
     zero: OptNumber = field("stage", "ZeRO stage", default=None, panel=LAYOUT, phase="train", choices=("0", "1", "2", "3"), former=("zero-stage",))
-    dp_shard: OptNumber = field("count", "Replicas that ZeRO shards over (HSDP); omitted: all, or fewer where ZeRO-3 is faster so.", default=None, panel=LAYOUT, phase="train", former=("shard-group",), name="shard")
+    dp_shard: OptNumber = field("count", "Replicas that ZeRO shards over (HSDP); omitted: all, or fewer where that makes ZeRO-3 faster.", default=None, panel=LAYOUT, phase="train", former=("shard-group",), name="shard")
     sequence_parallel: OptSwitch = field("switch", "Split activations outside TP too.", default=None, panel=LAYOUT, phase="train", former=("sp",))
 
 
@@ -316,7 +316,7 @@ class Money(Group):
     """Price of a device-hour, memory of a device and paid utilization."""
 
     price: OptNumber = field("price", "USD per device-hour; or a provider, a kind (on-demand, spot, reserved-1y, reserved-3y) or both: aws, spot, 'verda spot'.", default=None, panel=LOAD)
-    device_memory: OptNumber = field("room", "Memory of a device in bytes, instead of the file's (a MacBook of 36GB lends its GPU 28GB).", default=None, panel=LAYOUT, name="memory")
+    device_memory: OptNumber = field("room", "Memory of a device in bytes, instead of the file's (28GB of a 36GB MacBook).", default=None, panel=LAYOUT, name="memory")
     region: OptText = field("word", "Cloud region or country, for the price and the carbon of its electricity: us-east-1, europe-west4, DEU.", default=None, panel=LOAD)
     electricity: OptNumber = field("electricity", "Price of electricity, such as '0.09 USD/kWh', for its part of the dollars.", default=None, panel=LOAD)
     power_cap: OptNumber = field("watts", "Power limit of a device, such as 500W: peak rates and power fall together, memory bandwidth stays.", default=None, panel=NUMBERS)

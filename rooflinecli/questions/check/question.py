@@ -124,7 +124,7 @@ class CheckAnswer(Record):
 class Check(Question[CheckAnswer]):
     """Check capacity plans against their requirements: each passes, fails, or is inconclusive within the estimate's interval.
 
-    Exit code 0 when all pass, 1 when one does not, 2 for a wrong command line, 3 for a plan that cannot be read as one.
+    Exit code 0 when all pass, 1 when one does not, 2 for a wrong command line, 3 for an invalid plan file.
     """
 
     verb = "check"
@@ -132,12 +132,12 @@ class Check(Question[CheckAnswer]):
     # fmt: off
     plan: Texts = field("free", "YAML files of named checks (docs/check.md).", positional=True, several=True, metavar="PLAN...", kw_only=False)
     bound: OptText = field("choice", "Bound of the interval that limits are compared with, instead of the files'", default=None, choices=BOUNDS, former=("hold",))
-    on_inconclusive: OptText = field("choice", "What a limit inside the interval amounts to, fail by default", default=None, choices=("fail", "warn"), former=("unsure",))
+    on_inconclusive: OptText = field("choice", "Verdict on a limit inside the interval", default=None, choices=("fail", "warn"), former=("unsure",))
     only: OptText = field("free", "Run only the checks whose name matches this pattern, such as 'chat*'.", default=None, metavar="PATTERN")
     fix_budget: OptWhole = field("whole", "Estimates that the search for fixes may take in all (300 less the checks, at least 60).", default=None, least=0, former=("suggest",))
     baseline: OptText = field("file", "A report saved earlier: show what changed since.", default=None)
-    tolerance: Number = field("number", "How far a quantity may move before it is shown, such as 2%.", default=0.02, metavar="SHARE")
-    on_change: Text = field("choice", "What a move beyond the tolerance amounts to", default="warn", choices=("warn", "fail"), former=("moved",))
+    tolerance: Number = field("number", "Smallest change of a quantity that is shown, such as 2%.", default=0.02, metavar="SHARE")
+    on_change: Text = field("choice", "Result of a change beyond the tolerance", default="warn", choices=("warn", "fail"), former=("moved",))
     # fmt: on
 
     def answer(self, measured: Measured | None = None) -> CheckAnswer:

@@ -68,7 +68,7 @@ class Collective(Question[CollectiveAnswer]):
     mesh: OptText = field("free", "Members per torus axis, such as x=4,y=1, instead of -n.", default=None, metavar="AXES")
     backend: Text = field("free", "nccl; deepep-low-latency, deepep, nvlink, gather (dispatch, combine); one-shot, two-shot, custom (all-reduce).", default="nccl", metavar="CHOICE", former=("mode",))
     top_k: Number = field("count", "Experts of a token: with dispatch and combine, SIZE is that of one rank's tokens.", default=8.0)
-    max_nodes_per_token: OptNumber = field("count", "Most nodes that a token's experts are on (node-limited routing).", default=None, former=("node-limit",))
+    max_nodes_per_token: OptNumber = field("count", "Largest number of nodes with experts of one token (node-limited routing).", default=None, former=("node-limit",))
     concurrent: Number = field("count", "Equal collectives at once over the same links.", default=1.0)
     library: OptText = field("free", "Whose kernels: vllm, sglang, trtllm.", default=None, metavar="CHOICE")
     # fmt: on

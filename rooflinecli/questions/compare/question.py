@@ -121,7 +121,7 @@ class Compare(Prices, EstimateOptions, Several, Question[CompareAnswer]):  # typ
     iso: Text = field("choice", "What is equal: devices, cost (USD per hour) or memory", default="same-devices", choices=ISO, former=("at",))
     rank_by: OptText = field("free", "Quantity to rank by, as named in the JSON of `roofline estimate`; omitted: the time of --phase, else of decode.", default=None, metavar="QUANTITY", former=("rank",))
     measured: Texts = field("file", "Results of a benchmark or a training log: each row next to the estimate on the one --hw, and what would explain the gap.", default=None, several=True)
-    sensitivity: Switch = field("switch", "Also: which hardware figure or constant would change the order, the break-even price, what would resolve it.", default=False)
+    sensitivity: Switch = field("switch", "Also: which hardware value or constant would change the order, the break-even price, and which measurement would decide.", default=False)
     # fmt: on
 
     @property

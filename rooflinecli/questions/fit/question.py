@@ -99,7 +99,7 @@ class Fit(Question["FitAnswer"]):
     prompt: OptNumber = field("length", "Prompt tokens (2048); 4k is 4096.", default=None)
     output: OptNumber = field("length", "Output tokens (256).", default=None, least=0)
     kv_dtype: OptText = field("dtype", "Number format of the cache: fp16, q8_0, q4_0, ...", default=None)
-    device_memory: OptNumber = field("room", "Memory of a device in bytes, instead of the file's (a MacBook of 36GB lends its GPU 28GB).", default=None, name="memory", former=("memory",))
+    device_memory: OptNumber = field("room", "Memory of a device in bytes, instead of the file's (28GB of a 36GB MacBook).", default=None, name="memory", former=("memory",))
     engine: OptText = field("word", "Instead of what runs the format: llamacpp-2025, llamacpp-rocm, mlx, exllamav3, ...", default=None)
     quantization: Texts = field("free", "Only these, with commas or repeated: Q4_K_M, IQ4_XS, awq, exl3-3.5, mlx-4, ...", default=None, several=True, metavar="FORMAT", former=("file", "quant"))
     host_cpu: OptText = field("name", "The host's CPU and its memory, for what does not fit (ryzen-9-9950x).", default=None, name="host", former=("host",))

@@ -108,8 +108,8 @@ class FleetPlan(Question[FleetAnswer]):
     examples = ("roofline fleet examples/fleet.yaml --objective devices --allow-split",)
     # fmt: off
     file: Text = field("file", "YAML: groups of devices and models with their traffic (docs/plan.md).", positional=True, metavar="FILE", kw_only=False)
-    bound: OptText = field("choice", "Bound of the interval that rates and limits are held to, instead of the file's", default=None, choices=BOUNDS, former=("hold",))
-    objective: OptText = field("choice", "What is minimized, cost where every price is known", default=None, choices=("cost", "devices"))
+    bound: OptText = field("choice", "Bound of the interval at which rates and limits must hold, instead of the file's", default=None, choices=BOUNDS, former=("hold",))
+    objective: OptText = field("choice", "Objective to minimize; default: cost if every price is known, else devices", default=None, choices=("cost", "devices"))
     allow_split: Switch = field("switch", "Let a model run on several groups wherever that is less, not only where it must.", default=False, former=("split",))
     # fmt: on
 

@@ -97,7 +97,7 @@ class Matmul(KernelEngine, Kernel):
     m: Number = field("count", "Rows (tokens), or all three as MxKxN.", positional=True)
     k: Number = field("count", "Contracted dimension.", positional=True)
     n: Number = field("count", "Columns.", positional=True)
-    activation_quantization: Text = field("choice", "Input of a narrow matmul: dynamic (a pass of its own), static or none.", default="dynamic", choices=("dynamic", "static", "none"), former=("quantisation",))
+    activation_quantization: Text = field("choice", "Input of a narrow matmul: dynamic (a separate pass), static or none.", default="dynamic", choices=("dynamic", "static", "none"), former=("quantisation",))
     # fmt: on
 
     def _set(self, written: dict[str, object]) -> None:
@@ -194,7 +194,7 @@ class GroupedGemm(Kernel):
     tp: Number = field("count", "Devices over which an expert's width is split.", default=1.0)
     redundant_experts: Number = field("real", "Further copies of busy experts; balances the ranks.", default=0.0, least=0, metavar="COUNT")
     gated: Switch = field("switch", "Three matrices per expert, or two.", default=None, off="ungated")
-    expert_imbalance: OptNumber = field("real", "Slots of the busiest rank over the mean, instead of what routing makes of it.", default=None, least=0, former=("imbalance",))
+    expert_imbalance: OptNumber = field("real", "Slots of the busiest rank over the mean, instead of the value that routing implies.", default=None, least=0, former=("imbalance",))
     library: Text = field("choice", "Whose kernels: vllm, sglang, trtllm, trtllm-wide, deepep, deepep-low-latency.", default="vllm", choices=EXPERT_KERNELS)
     weight_dtype: OptText = field("free", "Number format of the weights alone (int4, mxfp4).", default=None, metavar="FORMAT")
     # fmt: on

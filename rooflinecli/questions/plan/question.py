@@ -158,7 +158,7 @@ class ServingPlan(PlanAnswer):
 class Plan(Prices, EstimateOptions, Several, Question[PlanAnswer]):  # type: ignore[misc]  # a price for each chip
     """How many devices, of which chip, for how long, at what cost: every chip's answer side by side, the cheapest first.
 
-    Training: the fewest devices of each chip that see --tokens by --deadline, or the shortest run that --budget pays for, each with
+    Training: the fewest devices of each chip that process --tokens by --deadline, or the shortest run that --budget pays for, each with
     the best layout by search; failures and checkpoints count (goodput). Serving: the smallest number that carries --qps inside --slo. All at the pessimistic bound of the interval (--bound).
     Exit code 1 when no chip can.
     """
@@ -173,7 +173,7 @@ class Plan(Prices, EstimateOptions, Several, Question[PlanAnswer]):  # type: ign
     without = FIXED | {"concurrency"}
     helps = {
         "phase": "train, or decode for a service at --qps; omitted: decode where --qps, --slo or another serving option is given, else train.",
-        "n": "The most devices to have of a chip.",
+        "n": "Largest number of devices of a chip.",
         "batch": "Global batch (4M-tokens (4 x 2^20) works too); serving: batches to try (1..1024).",
         **dict.fromkeys(RESTRICTED, "Restrict the layouts that are searched, e.g. to 8 or 4,8."),
         "recompute": "Restrict recomputation, e.g. to none,selective.",
@@ -181,13 +181,13 @@ class Plan(Prices, EstimateOptions, Several, Question[PlanAnswer]):  # type: ign
     }
     # fmt: off
     hw: Texts = field("free", "Chips, with commas or repeated.", panel=LOAD, metavar="NAMES", several=True, also=("hardware",), kw_only=False)  # type: ignore[assignment]
-    deadline: OptNumber = field("time", "When the run has to be done, such as 30d; a service: how long it is paid for.", default=None, panel=LOAD)
-    budget: OptText = field("free", "The most to pay in all, such as '2 M USD'; alone: the shortest run that it pays for.", default=None, metavar="MONEY", panel=LOAD)
+    deadline: OptNumber = field("time", "Training: time by which the run must end, such as 30d; serving: period that is paid for.", default=None, panel=LOAD)
+    budget: OptText = field("free", "Largest total cost, such as '2 M USD'; alone: the shortest run within it.", default=None, metavar="MONEY", panel=LOAD)
     power: OptNumber = field("watts", "Power of the data center to stay within, such as 200kW: each device at its limit, with --host-factor and --pue.", default=None, panel=LOAD)
     preempted: OptNumber = field("time", "Training: mean time until a spot instance is taken away, such as 12h; spot offers count with what that leaves of them.", default=None, panel=LOAD)
     qps: OptNumber = field("positive", "Serving: requests per second to carry.", default=None, metavar="RATE", panel=LOAD, former=("request-rate", "rps"))
     slo: OptText = field("free", "Serving: TTFT and ITL limits, such as ttft=1s,itl=40ms.", default=None, metavar="LIMITS", listed=True, panel=LOAD)
-    where: Texts = field("free", "What must also hold, e.g. 'train.memory.headroom >= 10 %'; repeat.", default=None, metavar="CONDITION", several=True)
+    where: Texts = field("free", "Further constraint, e.g. 'train.memory.headroom >= 10 %'; repeat.", default=None, metavar="CONDITION", several=True)
     # fmt: on
 
     @property

@@ -278,7 +278,7 @@ class BatchSize(Question[Quantities]):
     verb = "scaling batch"
     examples_min: OptNumber = field("positive", "Examples to the target at small batches (E_min).", default=None, symbol="E_min", metavar="COUNT")
     steps_min: OptNumber = field("positive", "Steps to the target at huge batches (S_min).", default=None, symbol="S_min", metavar="COUNT")
-    batch: OptNumber = field("positive", "A batch to judge.", default=None, symbol="B", metavar="COUNT")
+    batch: OptNumber = field("positive", "Batch size to evaluate.", default=None, symbol="B", metavar="COUNT")
     seconds_per_example: OptNumber = field("seconds", "Time per example (kappa).", default=None, symbol="kappa")
     seconds_per_step: OptNumber = field("seconds", "Fixed time per step (sigma).", default=None, symbol="sigma")
     loss: OptNumber = field("positive", "Instead: Kaplan's critical batch at this loss.", default=None, symbol="L")

@@ -294,7 +294,7 @@ class Prices(Group):
 
 
 class Search(Prices, Limits, EstimateOptions, Several, Question[SearchAnswer]):  # type: ignore[misc]  # a price for each chip
-    """Every legal layout, priced exactly: the winner, what is next and why, what was rejected and by what.
+    """Prices every legal layout: the best, the next ones with the reason, and what the limits reject.
 
     Training tries all splits over TP, PP, CP, DP, EP with every ZeRO stage, micro-batch, virtual stage, recomputation and
     sequence parallelism. Ranked by the pessimistic bound of the interval (--bound); what no published run supports widens it.
@@ -323,7 +323,7 @@ class Search(Prices, Limits, EstimateOptions, Several, Question[SearchAnswer]): 
     top: Whole = field("whole", "How many layouts to show, the best of each split of the devices.", default=5)
     precedent_only: Switch = field("switch", "Training: only layouts like published runs.", default=False, panel=LAYOUT, former=("practised",))
     all_layouts: Switch = field("switch", "Training: every layout a row, not the best of each split.", default=False, panel=LAYOUT, former=("all",))
-    sensitivity: Switch = field("switch", "Also: how the winner's time moves with each figure and constant, which of them would change the winner, what would resolve it.", default=False)
+    sensitivity: Switch = field("switch", "Also: elasticity of the winner's time to each hardware value and constant, which of them would change the winner, and which measurement would decide.", default=False)
     simulate_top: Whole = field("whole", "Serving at a rate: simulate this many of the best layouts.", default=0, least=0, former=("simulate",))
     # fmt: on
 

@@ -144,7 +144,7 @@ class RequestLoad(o.Group):
     trace_speed: o.Number = o.field("positive", "Factor by which a trace is replayed faster.", default=1.0, metavar="FACTOR", panel=o.LOAD, least=1e-6, former=("speed",))
     trace_window: o.OptText = o.field("free", "Part of a trace by time since its start, such as 10min:20min.", default=None, metavar="FROM:TO", panel=o.LOAD, former=("window",))
     skip_invalid: o.Switch = o.field("switch", "Leave malformed rows of a trace out, and report how many.", default=False, panel=o.LOAD, former=("skip-bad",))
-    warmup: o.OptNumber = o.field("time", "Leave requests that arrive earlier out of every number, such as 30s.", default=None, panel=o.LOAD, least=0)
+    warmup: o.OptNumber = o.field("time", "Exclude requests that arrive earlier from all metrics, such as 30s.", default=None, panel=o.LOAD, least=0)
     slo: o.OptText = o.field("free", "Limits and the percentage of requests that meet all: ttft=2s,itl=50ms,e2e=30s@99; several, and by class: ttft=500ms@50,ttft=2s@99,batch:e2e=10min@95.", default=None, metavar="LIMITS", listed=True)
     # fmt: on
 
@@ -207,7 +207,7 @@ class Cluster(RequestLoad):
 
 
 class Simulate(Cluster, RequestLoad, o.Serving, Question["SimulateAnswer"]):
-    """Percentiles, SLO attainment and the fewest replicas for a load: every request's life under an engine's scheduler.
+    """Percentiles, SLO attainment and the fewest replicas for a load: every request simulated under an engine's scheduler.
 
     Exit code 1 when --slo is not met, the load cannot be sustained, or nothing fits.
     """

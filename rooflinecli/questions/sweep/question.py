@@ -55,7 +55,7 @@ class Sweep(EstimateOptions, Several, Question[SweepAnswer]):
     columns: OptText = field("free", "Columns by JSON path, group or pattern: decode.time_s,decode.memory,'cost.*'.", default=None, metavar="LIST")
     feasible_only: Switch = field("switch", "Leave out points that do not fit or cannot be laid out.", default=False)
     where: Texts = field("free", "Keep points that satisfy, e.g. 'decode.time_s <= 40 ms'; repeat.", default=None, several=True, metavar="CONDITION")
-    sensitivity: Switch = field("switch", "For a single point: how time moves with each hardware figure and constant.", default=False)
+    sensitivity: Switch = field("switch", "For a single point: elasticity of time to each hardware value and constant.", default=False)
     part: OptText = field("free", "i/n: the i-th of n equal parts; the parts concatenate to the whole.", default=None, metavar="I/N", long="shard")
     # fmt: on
 
