@@ -276,7 +276,7 @@ def number(value: Any) -> float | None:
     return found if not found or 1e-100 < abs(found) < 1e100 else None
 
 
-def positive(value: Any) -> float | None:
+def positive(value: object) -> float | None:
     """As `number`, and above zero."""
     found = number(value)
     return found if found is not None and found > 0 else None

@@ -9,7 +9,6 @@ import math
 import operator
 import re
 from collections.abc import Callable
-from typing import Any
 
 from rooflinecli.core import units
 from rooflinecli.core.errors import DataError, UsageError, unknown
@@ -182,7 +181,7 @@ def _number(text: str, unit: str, bare: bool) -> float | str:
     return text
 
 
-def quantity_of(result: EstimateAnswer, name: str) -> Any:
+def quantity_of(result: EstimateAnswer, name: str) -> Number:
     """A quantity of one estimate by its path, `phases.` left out; MISSING when it has none."""
     return at(result.phases if name.partition(".")[0] in PHASES else result, name)
 
@@ -191,18 +190,18 @@ def quantity_of(result: EstimateAnswer, name: str) -> Any:
 class IntervalBounds:
     """A value and, when it depends on a time, its values at that time's floor and at the ends of its interval."""
 
-    expected: Any
+    expected: Number
     phase: str = ""
-    floor: Any = None
-    low: Any = None
-    high: Any = None
+    floor: Number = None
+    low: Number = None
+    high: Number = None
     note: str = ""  # where the value comes from, if not from a phase
 
     @property
     def interval(self) -> bool:
         return self.low is not None
 
-    def at(self, bound: str, less: bool) -> Any:
+    def at(self, bound: str, less: bool) -> Number:
         """The value at a bound: the pessimistic, the expected or the floor's; `less`: whether less is better."""
         if not self.interval or bound == "expected":
             return self.expected
@@ -258,7 +257,7 @@ def known(result: EstimateAnswer) -> list[str]:
     return [*paths, *sorted(shared)]
 
 
-def _absent(result: EstimateAnswer, quantity: str, value: Any, phase: str) -> UsageError:
+def _absent(result: EstimateAnswer, quantity: str, value: object, phase: str) -> UsageError:
     names = known(result)
     if phase and phase not in result.phases:
         return UsageError(f"{quantity}: the check does not ask for {phase}; add it to `phase` or drop `phase`")

@@ -180,7 +180,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
                "backends": {}, "compute": {}, "library": "vllm", "all_reduces": "", "efficiency": {}, "known_on": [], "on": {}, "note": ""},
     # vLLM's: steps of 8,192 tokens (V1 on H100), blocks of 16, looks at every step, preempts by recomputation
     "scheduler": {"policy": "vllm", "token_budget": 8192, "mixed": False, "look_ahead": 0, "hold_steps": 0, "hold_share": 0, "poll_steps": 1,
-                  "stream_steps": 1, "front": 0, "per_stream": 0, "per_token": 0, "graph_tokens": 0, "graph_batches": (), "launch": 0, "prompt_factor": 1,
+                  "stream_steps": 1, "front": 0, "per_stream": 0, "per_token": 0, "graph_tokens": 0, "graph_batches": (), "one_pass": False, "launch": 0, "prompt_factor": 1,
                   "prompt_factor_moe": None, "first_token_error": 0.5, "reserve_share": 0, "memory_share": 0, "cache_share": 0, "block": 16,
                   "preemption": "recompute"},
 }  # fmt: skip

@@ -42,9 +42,8 @@ def test_formats_of_the_list(cli):
 
 
 def test_page(cli):
-    out = cli("models", "mixtral").out
-    assert "active, with input embedding  12,879,925,248" in out
-    assert "active, without it            12,748,853,248" in out
+    assert "active, with input embedding  12,879,925,248" in cli("models", "mixtral").out
+    assert "active, without it  12,748,853,248" in cli("models", "mixtral", "--details").out
     page = cli("models", "llama70b", "--format", "json").json
     assert page["kv_cache"]["bytes_per_token"] == 327680
     assert page["parameters"]["total"] == page["parameters"]["published"] == 70553706496

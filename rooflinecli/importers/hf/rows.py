@@ -22,6 +22,7 @@ from rooflinecli.core import expressions
 from rooflinecli.core.record import Json
 from rooflinecli.importers.hf import blocks
 from rooflinecli.importers.hf.blocks import IGNORED, Override, layer_kinds, merged, placed, stack, windows
+from rooflinecli.importers.source import Tree
 from rooflinecli.specs.field_reader import ConfigFields, Family
 from rooflinecli.specs.yaml_loader import Loader
 
@@ -61,7 +62,7 @@ def texts(where: str) -> dict[str, str]:
 
 
 @cache
-def row(where: str, name: str) -> Mapping[str, Any]:
+def row(where: str, name: str) -> Tree:
     """A row, on top of the one (of the same place, or a fragment) that it extends."""
     own: Json = yaml.load(texts(where)[name], Loader)
     if "extends" not in own:
@@ -87,7 +88,7 @@ def family(where: str, name: str) -> Family:
     return Family(convert, given["defaults"], frozenset(ignored), **switches)
 
 
-def decoder(row: Mapping[str, Any], f: ConfigFields) -> blocks.Block:
+def decoder(row: Tree, f: ConfigFields) -> blocks.Block:
     """A decoder as its row describes it (docs/add-model.md has the keys).
 
     In a row a switch is true, false, or the flag of the config that decides; a name of a field may be a list of the names it goes by.
@@ -139,7 +140,7 @@ def _choice(f: ConfigFields, given: Any) -> Any:
     return value if f.flag(flag) else "none"
 
 
-def _attention(f: ConfigFields, given: Mapping[str, Any], width: int) -> blocks.Block:
+def _attention(f: ConfigFields, given: Tree, width: int) -> blocks.Block:
     if given.get("kind") == "mla":
         return blocks.latent(f)
     more = dict(given)
@@ -152,7 +153,7 @@ def _attention(f: ConfigFields, given: Mapping[str, Any], width: int) -> blocks.
     return block | {"causal": False} if both and f.flag(both) else block
 
 
-def _feedforward(f: ConfigFields, given: Mapping[str, Any], width: int) -> blocks.Block:
+def _feedforward(f: ConfigFields, given: Tree, width: int) -> blocks.Block:
     """A dense block; `multiple` times the width where the config has no size."""
     more = dict(given)
     kind, bias = more.pop("kind"), _switch(f, more.pop("bias", False))
@@ -163,7 +164,7 @@ def _feedforward(f: ConfigFields, given: Mapping[str, Any], width: int) -> block
     return blocks.feedforward(f, kind, bias=bias, d_ff=size) | more
 
 
-def _windows(f: ConfigFields, given: Mapping[str, Any], n: int) -> list[Override]:
+def _windows(f: ConfigFields, given: Tree, n: int) -> list[Override]:
     """Which layers see a window where layer_types does not list them: all, all but one of `full_every`, or those from a layer on."""
     if "when" in given and not f.flag(given["when"]):  # sizes of windows that no layer has decide nothing
         f.used |= {given["size"], given.get("first", {}).get("field"), given.get("end")} - {None}
@@ -188,7 +189,7 @@ def _windows(f: ConfigFields, given: Mapping[str, Any], n: int) -> list[Override
     return made
 
 
-def _mixture(f: ConfigFields, row: Mapping[str, Any], width: int, n: int) -> tuple[blocks.Block, list[Override]]:
+def _mixture(f: ConfigFields, row: Tree, width: int, n: int) -> tuple[blocks.Block, list[Override]]:
     """The mixture of `experts`, on all layers or on those of `mixtures`, the others dense as `feedforward`."""
     more = dict(row["experts"])
     size, count, top_k = more.pop("size"), _names(more.pop("count")), more.pop("top_k", "num_experts_per_tok")
@@ -221,7 +222,7 @@ def _mixture(f: ConfigFields, row: Mapping[str, Any], width: int, n: int) -> tup
     return blocks.sparse(_feedforward(f, row["feedforward"], width), moe, where)
 
 
-def built(row: Mapping[str, Any], fields: ConfigFields, known: Mapping[str, Any] | None = None) -> Any:
+def built(row: Tree, fields: ConfigFields, known: Tree | None = None) -> Any:
     """What a row builds from the fields of a config, with further names `known`. Raises DataError."""
     nested: list[ConfigFields] = []
     readers = {name: getattr(fields, name) for name in READERS} | {
@@ -277,7 +278,7 @@ def _part(fields: ConfigFields, name: str, kind: str) -> blocks.Block:
     return made
 
 
-def _of(row: Mapping[str, Any], scope: Scope) -> Any:
+def _of(row: Tree, scope: Scope) -> Any:
     for name, (allowed, remedy) in row.get("expect", {}).items():
         scope.fields.expect(name, tuple(scope.built(allowed)), remedy.format_map(scope))
     for condition, place, problem in row.get("check", ()):
@@ -298,7 +299,7 @@ class Scope(expressions.Scope):
     `let` are the row's own; `parent` has those around a fragment or a repeated entry.
     """
 
-    def __init__(self, fields: Any, known: Mapping[str, Any], let: Mapping[str, Any], parent: Scope | None = None):
+    def __init__(self, fields: Any, known: Tree, let: Tree, parent: Scope | None = None):
         super().__init__(known, let, fields)
         self.fields, self.parent = fields, parent
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
@@ -18,6 +18,17 @@ from rooflinecli.interfaces.cli.main import PlainGroup, application
 from rooflinecli.interfaces.cli.output import INTERRUPTED, Progress, counting, write
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import Option, OptText, Switch, Whole, field
+
+if TYPE_CHECKING:
+    from rooflinecli.core.record import Record
+    from rooflinecli.questions.compare.question import Compare
+    from rooflinecli.questions.formula.question import FormulaQuestion
+    from rooflinecli.questions.plan.question import Plan, PlanAnswer
+    from rooflinecli.questions.rl.answer_types import RlAnswer
+    from rooflinecli.questions.rl.question import Rl
+    from rooflinecli.questions.search.question import Search, SearchAnswer
+
+Q = TypeVar("Q", "Search", "Compare")
 
 
 def plotted(delivery: type[Delivery], without: tuple[str, ...] = ()) -> type[Delivery]:
@@ -50,7 +61,7 @@ class Top(Explained):
     # fmt: on
 
 
-def _search(question: Any, how: Any) -> object:
+def _search(question: Search, how: Study) -> SearchAnswer:
     with Progress(unit="layouts") as bar:
         answer = _without_sensitivity(question, how).answer(bar.advance, how.workers(question))
     if answer.interrupted:
@@ -58,13 +69,13 @@ def _search(question: Any, how: Any) -> object:
     return answer
 
 
-def _rl(question: Any, how: Any) -> object:
+def _rl(question: Rl, how: Delivery) -> RlAnswer:
     """A step, or the best of its layouts, which this process tries alone."""
     with Progress(unit="layouts") as bar:
         return question.answer(bar.advance)
 
 
-def _plan(question: Any, how: Any) -> object:
+def _plan(question: Plan, how: Parallel) -> PlanAnswer:
     chips = ",".join(question.hw).count(",") + 1
     with Progress(chips, "chips") as bar:
         answer = question.answer(lambda chip: bar.add(bool(chip)), how.workers(question))
@@ -73,12 +84,12 @@ def _plan(question: Any, how: Any) -> object:
     return answer
 
 
-def _compare(question: Any, how: Any) -> object:
+def _compare(question: Compare, how: Delivery) -> Record:
     """The comparison, or measured rows next to the estimate on one chip."""
     return verbs.compared(_without_sensitivity(question, how))
 
 
-def _without_sensitivity(question: Any, how: Delivery) -> Any:
+def _without_sensitivity(question: Q, how: Delivery) -> Q:
     if not question.sensitivity or how.format != "csv":
         return question
     from rooflinecli.engine.build_request import warn
@@ -87,7 +98,7 @@ def _without_sensitivity(question: Any, how: Delivery) -> Any:
     return question.replace(sensitivity=None)
 
 
-def _formula(question: Any, how: Any) -> None:
+def _formula(question: FormulaQuestion, how: Derived) -> None:
     found = question.answer(evaluated=how.explain)
     if how.explain and question.name is not None:
         from rooflinecli.core.derivation_text import explain

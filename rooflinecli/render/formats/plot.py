@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from rooflinecli.core import files
 from rooflinecli.core.errors import UsageError
@@ -11,7 +13,10 @@ from rooflinecli.core.extras import install
 from rooflinecli.render.report.charts import Scale
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from rooflinecli.render.blocks import Picture
+    from rooflinecli.validate.stats import Table
 
 MARKS = "o+x*#@%&ABCD"
 WIDTH, HEIGHT = 80, 20  # with the numbers on the left
@@ -134,7 +139,7 @@ def _file(picture: Picture, path: Path) -> None:
         pyplot.close(figure)
 
 
-def _pyplot() -> Any:
+def _pyplot() -> ModuleType:
     """matplotlib without a window. Raises UsageError without the extra `plot`."""
     try:
         import matplotlib
@@ -151,7 +156,7 @@ def _pyplot() -> Any:
 _MOST = 2000  # points per group; more only blur
 
 
-def validation(tables: list[Any], folder: Path) -> dict[str, Path]:
+def validation(tables: Sequence[Table], folder: Path) -> dict[str, Path]:
     """One picture per table that has points, in `folder`, by title. Raises UsageError without matplotlib or a writable folder."""
     plt = _pyplot()
     try:
@@ -171,12 +176,13 @@ def validation(tables: list[Any], folder: Path) -> dict[str, Path]:
     return written
 
 
-def _residuals(plt: Any, table: Any) -> Any:
+def _residuals(plt: ModuleType, table: Table) -> Figure:
     """Left: predicted over measured, log-log, the floor in gray. Right: the middle half and 80% of expected / measured per group."""
     import numpy as np
 
     groups = [(p, p.possible()) for p in table.points if p.possible().any()]
     height = max(4.2, 1.2 + 0.22 * len(groups))
+    figure: Figure
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, height), layout="constrained")
     for p, keep in groups:
         some = np.flatnonzero(keep)[:: max(1, int(keep.sum()) // _MOST)]
