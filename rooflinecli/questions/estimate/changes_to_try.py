@@ -17,6 +17,7 @@ from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.request import Request
 
 WORTH = 0.03  # of the time: a smaller gain is none
+AS_GOOD = 1.02  # times the upper end of the interval: another layout that is no worse
 
 
 def changes(options: Mapping[str, object], answer: EstimateAnswer, more_devices: bool = True) -> list[TriedChange]:
@@ -71,11 +72,34 @@ def _best(
     if not tried:
         return None
     change, best = min(tried, key=lambda pair: _at_bound(pair[1], kind))
+    if kind == "serve":
+        change, best = _as_typed(given, replace(request, phases=tuple(phases)), name, change, best, again)
     saved, rate = 1 - best.time_s / now.time_s, best.tokens_per_s / now.tokens_per_s - 1
     if (rate if kind == "train" else saved) < WORTH:
         return None
     flags = " ".join(OPTIONS[option].flag + ("" if value is True else f" {value}") for option, value in change.items())
     return TriedChange(phase=name, flags=flags, time_s=best.time_s, saved_fraction=saved, rate_gain_fraction=rate)
+
+
+def _as_typed(
+    given: Mapping[str, object],
+    request: Request,
+    phase: str,
+    change: dict[str, object],
+    best: PhaseAnswer,
+    again: Mapping[str, object],
+) -> tuple[dict[str, object], PhaseAnswer]:
+    """The change and its phase as the question answers it with these options alone, where that is as good; else with the sizes that it
+    leaves open, which would be chosen otherwise."""
+    fields = {OPTIONS[n].field: build_request.value(OPTIONS[n], v) for n, v in change.items()}
+    try:
+        alone = estimate(replace(request, **fields))
+    except RooflineError:
+        alone = None
+    if alone is not None and alone.feasible and alone.phases[phase].interval_s[1] <= AS_GOOD * best.interval_s[1]:
+        return change, alone.phases[phase]
+    sizes = {name: size for name, size in again.items() if name not in given and (size != 1 or name in ("pp", "dp"))}
+    return {"n": best.layout_of_phase.devices, **sizes, **change}, best
 
 
 def _at_bound(phase: PhaseAnswer, kind: str) -> float:

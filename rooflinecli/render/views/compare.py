@@ -29,6 +29,7 @@ def view(answer: CompareAnswer, estimate: EstimateAnswer | None = None) -> Page:
         details=[
             notes(estimate, False) if estimate is not None else [],
             *(labelled(f"{row.rank}", row.command) for row in answer.ranked[1:] if row.command),
+            tornado(answer.tornado, _WIDEST)[1:2] if answer.tornado is not None else [],
         ],
         about="all commands",
     )
@@ -139,15 +140,15 @@ _TORNADO = (
         drop=3,
     ),
 )
-_WIDEST = 10  # rows of a tornado
+_NEAREST, _WIDEST = 3, 10  # rows of a tornado on the first screen, and with the details
 
 
-def tornado(found: Tornado) -> list[Block]:
+def tornado(found: Tornado, most: int = _NEAREST) -> list[Block]:
     """The rows nearest to a flip or widest, the break-even price, and the one measurement."""
-    rows = found.rows[:_WIDEST]
+    rows = found.rows[:most]
     several = len({row.chip for row in found.rows}) > 1
     value = Column("value", lambda r: f"{r.chip}: {r.figure}" if several else r.figure, text=True, least=30)
-    lead = f"{found.first} leads by {percent(found.lead)} on {found.compared}; lead with each value changed by 10%, and where the ranking flips:"
+    lead = f"{found.first} leads by {percent(found.lead)} on {found.compared}; values at which the order changes:"
     return [
         Prose(lead),
         records([value, *_TORNADO], rows),

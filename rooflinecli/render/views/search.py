@@ -54,6 +54,7 @@ def view(answer: types.SearchAnswer, estimate: EstimateAnswer | None = None) -> 
         tornado(answer.tornado) if answer.tornado is not None else [],
         details=[
             notes(estimate, False) if estimate is not None else [],
+            tornado(answer.tornado, len(answer.tornado.rows))[1:2] if answer.tornado is not None else [],
             *(
                 labelled(rank_label(row, i), row.estimate or row.command)
                 for i, row in enumerate(rows, 1)
