@@ -21,12 +21,12 @@ def test_generated_pages_are_current():
 
 
 def commands(text: str) -> list[str]:
-    """`roofline ...` lines of shell blocks, those continued on a next line joined."""
-    blocks = re.findall(r"```(?:sh|console)\n(.*?)```", text, re.DOTALL)
+    """`roofline ...` lines of shell blocks, those continued on a next line joined; of console blocks those at the prompt."""
     lines = [
         line.removeprefix("$ ").split("  #")[0].strip()
-        for block in blocks
+        for kind, block in re.findall(r"```(sh|console)\n(.*?)```", text, re.DOTALL)
         for line in block.replace("\\\n", " ").splitlines()
+        if kind == "sh" or line.startswith("$ ")
     ]
     return [
         line
