@@ -129,22 +129,26 @@ def full_slots(ctx: EstimateContext, layout: Layout) -> tuple[Number, Number, Nu
         itl = token(loaded, layout, busy).seconds
         first = _first_in_slot(loaded, layout, busy, itl)
         request = serving.e2e_latency(first, itl, ctx.output)
-        share = label(rate * request / slots, "u")
-        if num.plain(share) and num.value(share) >= 1:
-            by_memory = num.value(slots) < num.value(residency.max_sequences(ctx))
-            why = (
-                f"whose cache holds {num.value(slots):,.0f} requests"
-                if by_memory
-                else f"with --max-num-seqs {num.value(slots):g}"
-            )
-            enough = int(num.value(layout.dp * share)) + 1
-            raise Infeasible(
-                f"--qps {num.value(ctx.request.qps):g} cannot be sustained: a replica {why} answers {float(num.value(slots / request)):.3g} "
-                f"requests/s; use --dp {enough}, {'' if by_memory else 'a larger --max-num-seqs '}or a lower rate"
-            )
-        return request, share, itl, first
+        return request, label(rate * request / slots, "u"), itl, first
 
-    return ctx.memoized(layout, "full slots", full)
+    found = ctx.memoized(layout, "full slots", full)
+    if num.plain(found[1]) and num.value(found[1]) >= 1:
+        raise Infeasible(_unsustained(ctx, layout, *map(num.value, found[:2])))
+    return found
+
+
+def _unsustained(ctx: EstimateContext, layout: Layout, request: Number, share: Number) -> str:
+    """What an answer says of a request rate that is `share` times what full slots answer, in which requests take `request` seconds."""
+    slots, enough = num.value(serving_load.slots(ctx, layout)), int(layout.dp * share) + 1
+    by_memory, prompts = slots < num.value(residency.max_sequences(ctx)), float(serving_load.arrivals(ctx, layout)[2])
+    evicts = " and evicts some" if num.present(load(ctx.in_closed_loop(2 * slots), layout).evicted) else ""
+    why = f"whose cache holds {slots:,.0f} requests{evicts}" if by_memory else f"with --max-num-seqs {slots:g}"
+    why = f"a replica {why} answers {float(slots / request):.3g} requests/s"
+    if prompts >= 1:
+        why = f"prompts alone are {prompts:,.3g} times what each replica can process"
+    more = "" if by_memory or prompts >= 1 else ", a larger --max-num-seqs"
+    count = "" if ctx.request.devices is None else f"-n {enough * layout.devices / layout.dp:.0f} "
+    return f"--qps {ctx.request.qps:g} cannot be sustained: {why}; use {count}--dp {enough}{more} or a lower rate"
 
 
 def throughput(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, itl: Number) -> Number:

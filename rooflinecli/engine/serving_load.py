@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from rooflinecli.core import num
 from rooflinecli.core.derivation import label, solved_value
-from rooflinecli.core.errors import Infeasible
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.engine import speculation
@@ -140,12 +139,12 @@ def prompt_factor(ctx: EstimateContext) -> Number:
 def _open_loop(ctx: EstimateContext, layout: Layout, largest: Number) -> ReplicaLoad:
     """Sequences in flight follow from the request rate and the ITL that they cause: a fixed point, by secants."""
     rate, cost, share = arrivals(ctx, layout)
-    qps = num.value(ctx.request.qps)
     if num.plain(share) and num.value(share) >= 1:
-        raise Infeasible(
-            f"--qps {qps:g} cannot be sustained: prompts alone are {float(num.value(share)):,.3g} times what each replica can process; "
-            "use more replicas (--dp) or a lower rate"
-        )
+        from rooflinecli.engine.inference import (
+            full_slots,
+        )  # which prices the closed loop that keeps them full, and refuses
+
+        full_slots(ctx, layout)
     plain, bare = ctx.without_trace(layout)
     context = serving.mean_context(plain.prompt, plain.output)
     left, per_second, most = 1 - num.value(share), num.value(rate), num.value(slots(ctx, layout))

@@ -98,10 +98,11 @@ def steady_window(times: RequestLatencies) -> tuple[float, float]:
 
 
 def shares_in(times: RequestLatencies, window: tuple[float, float]) -> NDArray[np.float64]:
-    """Fraction of each request's time from arrival to end that lies in a window: how much of it is counted there."""
-    finish = times.arrival + times.e2e
-    inside = np.minimum(finish, window[1]) - np.maximum(times.arrival, window[0])
-    share: NDArray[np.float64] = np.clip(inside, 0.0, None) / np.maximum(times.e2e, 1e-12)
+    """Fraction of each request's time from its first step to its end that lies in a window: how much of it is counted there. One that still queues
+    at the end of the window was not served in it."""
+    begin, finish = times.arrival + times.queue, times.arrival + times.e2e
+    inside = np.minimum(finish, window[1]) - np.maximum(begin, window[0])
+    share: NDArray[np.float64] = np.clip(inside, 0.0, None) / np.maximum(finish - begin, 1e-12)
     return share
 
 

@@ -80,7 +80,10 @@ def test_a_rate_that_fills_the_cache_is_what_a_full_replica_answers():
     phases = ["--phase", "prefill", "--phase", "decode"]
     more = run_cli(*asked, *phases, "--qps", "9", "--format", "json")
     said = more.json["violations"][0]["message"]
-    assert more.code == 1 and "a replica whose cache holds 302 requests answers 5.13 requests/s; use --dp 2" in said
+    assert (
+        more.code == 1
+        and "a replica whose cache holds 302 requests and evicts some answers 5.13 requests/s; use -n 8 --dp 2" in said
+    )
     assert more.json["phases"]["decode"]["batch"] == 302 and not more.json["feasible"]
     enough = ["estimate", *asked[1:4], "-n", "8", *asked[6:], "--dp", "2", "--qps", "9"]
     assert run_cli(*enough, *phases).code == 0

@@ -63,13 +63,47 @@ def test_arrivals_wait_for_a_slot(most: int, qps: float) -> None:
     assert estimated | rates == pytest.approx(simulated | rates, rel=0.12)
 
 
-def test_a_rate_beyond_what_full_slots_answer_does_not_fit() -> None:
-    estimated = ask("estimate", {**LLAMA, "engine": "vllm", "max_num_seqs": 4, "qps": 3})
+def test_a_rate_beyond_what_full_slots_answer_is_not_sustained(cli: Any) -> None:
+    """Memory lacks nothing, and the answer does not say so; a simulation completes as many as full slots answer."""
+    overloaded = {**LLAMA, "engine": "vllm", "max_num_seqs": 4, "qps": 3}
+    estimated = ask("estimate", overloaded)
     assert not estimated["feasible"]
-    for violation in estimated["violations"]:
-        assert re.search(r"--max-num-seqs 4 answers 2\.\d+ requests/s; use --dp 2", violation["message"])
-    assert ask("estimate", {**LLAMA, "engine": "vllm", "max_num_seqs": 4, "qps": 3, "n": 2, "dp": 2})["feasible"]
-    assert not ask("simulate", {**LLAMA, "engine": "vllm", "max_num_seqs": 4, "qps": 3, "interval": False})["sustained"]
+    (message,) = {violation["message"] for violation in estimated["violations"]}
+    found = re.search(
+        r"--max-num-seqs 4 answers (2\.\d+) requests/s; use -n 2 --dp 2, a larger --max-num-seqs or", message
+    )
+    assert found is not None and ask("estimate", {**overloaded, "n": 2, "dp": 2})["feasible"]
+    ran = ask("simulate", {**overloaded, "interval": False})
+    assert not ran["sustained"] and ran["simulate"]["requests_per_s"] == pytest.approx(float(found[1]), rel=0.03)
+    words = [part for name, value in overloaded.items() if name != "model" for part in (f"-{name}" if name == "n" else f"--{name.replace('_', '-')}", str(value))]  # fmt: skip
+    screen = " ".join(cli("estimate", LLAMA["model"], *words).out.split())
+    assert (
+        "Serving on 1 device does not sustain the request rate." in screen
+        and "(all that --max-num-seqs 4 lets in)" in screen
+    )
+    assert "does not fit" not in screen and "memory holds" not in screen
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        {"qps": 80},
+        {"qps": 200, "n": None, "tp": 2, "pp": 1, "max_num_seqs": 256},
+        {"qps": 30},
+        {"qps": 70, "output": 1},
+        {"qps": 40, "max_num_seqs": 3, "output": 16, "engine": "sglang"},
+        {"model": "mixtral-8x7b", "n": 2, "tp": 2, "qps": 40},
+    ],
+    ids=str,
+)
+def test_the_replicas_that_a_refusal_names_sustain_the_rate_and_one_fewer_do_not(load: dict[str, Any]) -> None:
+    asked = {**LLAMA, "engine": "vllm", "dp": 1, **load}
+    refused = ask("estimate", asked)["violations"][0]["message"]
+    named = re.search(r"use (?:-n (\d+) )?--dp (\d+)", refused)
+    assert named is not None and (named[1] is None) == (asked["n"] is None)
+    for replicas, feasible in ((int(named[2]), True), (int(named[2]) - 1, False)):
+        devices = {"n": asked["n"] and replicas * int(asked["n"]), "dp": replicas}
+        assert ask("estimate", {**asked, **devices})["feasible"] == feasible
 
 
 def test_a_sweep_over_clients_is_as_many_estimates(cli: Any) -> None:
@@ -253,3 +287,13 @@ def test_what_arrives_in_an_open_loop_ends() -> None:
         assert answer["phases"]["decode"]["tokens_per_s"] == pytest.approx(3 * output)
         sold = answer["cost"]["usd_per_million_input_tokens"] * 700 + answer["cost"]["usd_per_million_output_tokens"] * output  # fmt: skip
         assert sold / 1e6 == pytest.approx(2 / 3600 / 3)
+
+
+def test_a_search_under_the_limit_prints_the_rate_that_an_estimate_answers() -> None:
+    """Pools of prefill and decode have batches up to the limit too: one of 376 sequences was refused."""
+    found = ask("search", {**LLAMA, "engine": "vllm", "n": 2, "max_num_seqs": 4, "qps": 3, "phase": "decode"})
+    best = found["results"][0]["serve"]
+    refused = ask("estimate", {**LLAMA, "engine": "vllm", "n": 1, "tp": 1, "max_num_seqs": 4, "qps": 9})["violations"][0]["message"]  # fmt: skip
+    assert float(re.search(r"answers (\S+) requests/s", refused)[1]) == pytest.approx(
+        best["requests_per_s"] / best["instances"], rel=0.01
+    )  # type: ignore[index]

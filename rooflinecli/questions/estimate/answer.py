@@ -69,7 +69,9 @@ def estimate(request: Request, lift: PlainLift = PLAIN) -> types.EstimateAnswer:
             raise
         full = estimate(replace(request, qps=None, concurrency=MOST), lift)
         over = [
-            types.Violation(constraint=f"{phase}.load", message=str(error)) for phase in full.phases if phase != "train"
+            types.Violation(constraint=f"{phase}{types.OVERLOADED}", message=str(error))
+            for phase in full.phases
+            if phase != "train"
         ]
         full.feasible, full.violations = False, [*over, *full.violations]
         return full
@@ -235,6 +237,8 @@ def _workload(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> types.Wor
         work.concurrency = "max" if r.concurrency is MOST else r.concurrency
         if r.concurrency is not None or r.qps is not None:
             work.request_lengths = "equal" if r.equal_lengths else "varied"
+            if isinstance(decode, DecodeAnswer) and num.value(decode.max_batch) >= num.value(max_sequences(ctx)):
+                work.max_num_seqs = max_sequences(ctx)
     if "train" in r.phases:
         work.train_batch, work.seq, work.tokens = ctx.train_batch, ctx.seq, r.tokens
         work.doc_lengths = r.lengths

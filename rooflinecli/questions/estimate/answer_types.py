@@ -48,7 +48,8 @@ class HardwareAnswer(Record):
 
 
 class Workload(Record):
-    """The workload, defaults filled in: sequences per replica in serving, the global batch in training, lengths in tokens.
+    """The workload, defaults filled in: sequences per replica in serving, the global batch in training, lengths in tokens. `max_num_seqs`:
+    requests that the engine runs at once, where it would not run as many as the cache holds.
 
     weight_dtype is the format in which the weights are stored, matmul_dtype the peak at which matmuls over them run. `prompt` is all that a request brings: text with the tokens of its images (`image_tokens` each), or the source of a pair.
     """
@@ -71,6 +72,7 @@ class Workload(Record):
     qps: float | None = field(default=None, metadata=OPTIONAL)
     concurrency: float | str | None = field(default=None, metadata=OPTIONAL)
     request_lengths: str | None = field(default=None, metadata=OPTIONAL)
+    max_num_seqs: float | None = field(default=None, metadata=OPTIONAL)
     train_batch: float | None = field(default=None, metadata=OPTIONAL)
     seq: float | None = field(default=None, metadata=OPTIONAL)
     doc_lengths: str | None = field(default=None, metadata=OPTIONAL | former("lengths"))
@@ -110,6 +112,9 @@ class PriceAnswer(Record):
     age_s: float | None
     source: str
     file: str
+
+
+OVERLOADED = ".load"  # ends the constraint of a phase whose request rate is not sustained
 
 
 class Violation(Record):

@@ -290,7 +290,11 @@ def _fastest(
     """The fastest instance of every size that meets the limit and is not beaten by a smaller one, all at the bound; of prefill at a
     request rate, the one that reads most prompts within it."""
     limit = asked.ttft if phase == "prefill" else asked.itl
-    ok = grid.legal & grid.whole(grid.phases[phase].memory.fits)
+    ok = (
+        grid.legal
+        & grid.whole(grid.phases[phase].memory.fits)
+        & (grid.batches <= (ctx.request.max_sequences or num.INF))
+    )
     answer, bound = grid.phases[phase], ctx.request.bound
     with np.errstate(all="ignore"):
         expected = grid.whole(grid.serve[f"{phase}_requests_per_s"])

@@ -9,7 +9,7 @@ from rooflinecli.core.record import Json
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import count, si
 from rooflinecli.engine import evaluate, phase_answer
-from rooflinecli.questions.estimate.answer_types import EstimateAnswer, PriceAnswer, TriedChange, Workload
+from rooflinecli.questions.estimate.answer_types import OVERLOADED, EstimateAnswer, PriceAnswer, TriedChange, Workload
 from rooflinecli.render.blocks import Block, Column, Headline, Note, Page, Pairs, Prose, Table, page, records
 from rooflinecli.render.numbers import NONE, amount, around, devices, interval, money, percent, rate, room, text, times
 from rooflinecli.specs.prices import STALE_DAYS
@@ -52,8 +52,8 @@ def view(answer: EstimateAnswer) -> Page:
         [Pairs(limits(answer))],
         _gap(answer),
         [
-            Prose(f"does not fit: {m}", indent=2, style="red")
-            for m in dict.fromkeys(v.message for v in answer.violations)
+            Prose(m if constraint.endswith(OVERLOADED) else f"does not fit: {m}", indent=2, style="red")
+            for m, constraint in {v.message: v.constraint for v in answer.violations}.items()
         ],
         _notes(answer),
         details=[[Prose(_facts(answer), style="dim")], [_breakdown(answer)], [_memory(answer)], [_cost(answer)]],
@@ -127,19 +127,21 @@ def headline(answer: EstimateAnswer) -> str:
         if not phases:
             continue
         parts.append(f"{work.title()} on {devices([*phases.values()][-1].layout_of_phase.to_dict())}")
-        if not set(phases) & _too_large(answer):
+        violated = [constraint for phase, constraint in _violated(answer) if phase in phases]
+        if not violated:
             parts[-1] += f": {_serving(answer, phases) if work == 'serving' else _training(answer)}"
         else:
-            parts[-1] += " does not fit."
+            overloaded = all(constraint.endswith(OVERLOADED) for constraint in violated)
+            parts[-1] += " does not sustain the request rate." if overloaded else " does not fit."
     load = answer.workload
     one = load.weight_dtype == load.dtype == load.matmul_dtype
     formats = load.dtype if one else f"weights in {load.weight_dtype}; matmuls in {load.matmul_dtype}"
     return f"{answer.model.name} on {answer.hardware.name}, {formats}. {' '.join(parts)}"
 
 
-def _too_large(answer: EstimateAnswer) -> set[str]:
-    """The phases that do not fit."""
-    return {violation.constraint.partition(".")[0] for violation in answer.violations}
+def _violated(answer: EstimateAnswer) -> list[tuple[str, str]]:
+    """The phases that do not fit or are overloaded, each with its constraint."""
+    return [(violation.constraint.partition(".")[0], violation.constraint) for violation in answer.violations]
 
 
 def _serving(answer: EstimateAnswer, phases: Mapping[str, phase_answer.PhaseAnswer]) -> str:
@@ -362,7 +364,7 @@ _FIRST = ("no run supports", "has no flag")
 
 def notes(answer: EstimateAnswer, first: bool | None = None) -> list[Block]:
     """What an answer warns of; of the best row of another verb what its first screen has, or the others."""
-    large = tuple(f"{phase}: " for phase in _too_large(answer))  # what is said of them is that they do not fit
+    large = tuple(f"{phase}: " for phase, _ in _violated(answer))  # what is said of them is that they do not fit
     found = [line for line in answer.notes or () if first is None or first == any(words in line for words in _FIRST)]
     return [Prose(f"note: {line}", indent=2) for line in found if not large or not line.startswith(large)]
 
@@ -407,7 +409,8 @@ def _load(answer: EstimateAnswer) -> str:
         most = work.concurrency == "max"
         if most and not decodes:
             return "as many requests as memory holds"
-        running, more = work.batch or 0.0, " (all that memory holds)" if most else ""
+        holds = "memory holds" if work.max_num_seqs is None else f"--max-num-seqs {work.max_num_seqs:.10g} lets in"
+        running, more = work.batch or 0.0, f" (all that {holds})" if most else ""
         clients = running if isinstance(work.concurrency, str) else work.concurrency
         if decodes and clients > running:
             more = f", {running:.10g} of them running at once"
