@@ -225,13 +225,13 @@ class Cross(Softmax):
     causal: bool = False
 
     def flops(self, mode: CountingMode, sizes: Sizes) -> Number:
-        return super().flops(_alone(mode), _over(sizes))
+        return super().flops(_without_decoder_cache(mode), _memory_as_keys(sizes))
 
     def prefill(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
-        return super().prefill(name, _alone(mode), _over(sizes))
+        return super().prefill(name, _without_decoder_cache(mode), _memory_as_keys(sizes))
 
     def decode(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
-        return super().decode(name, mode, _over(sizes))
+        return super().decode(name, mode, _memory_as_keys(sizes))
 
     def cached_values_per_token(self, sizes: Sizes) -> Number:
         return 0.0
@@ -240,19 +240,19 @@ class Cross(Softmax):
         return memory.kv_cache_bytes(batch, sizes[MEMORY], self._widths_cached(sizes), formats.kv)
 
     def attention_score_bytes(self, formats: Formats, sizes: Sizes, dropout: bool) -> Number:
-        return super().attention_score_bytes(formats, _over(sizes), dropout)
+        return super().attention_score_bytes(formats, _memory_as_keys(sizes), dropout)
 
     def text(self, sizes: Sizes) -> str:
         b, s, m, heads, width = (count(sizes[a]) for a in ("B", "S", MEMORY, self.heads, self.qk))
         return f"{b} x {s} queries, {m} keys of the encoder, {heads} heads of {width}"
 
 
-def _over(sizes: Sizes) -> Sizes:
+def _memory_as_keys(sizes: Sizes) -> Sizes:
     """The sizes with the tower's tokens as keys."""
     return {**sizes, "T": sizes[MEMORY]}
 
 
-def _alone(mode: CountingMode) -> CountingMode:
+def _without_decoder_cache(mode: CountingMode) -> CountingMode:
     """Nothing of the decoder's own cache or ring concerns it."""
     return mode if mode.cached is None and mode.uneven is None else replace(mode, cached=None, uneven=None)
 

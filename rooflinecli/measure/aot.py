@@ -25,7 +25,7 @@ from rooflinecli.core.record import OPTIONAL, Json, Record
 from rooflinecli.core.units import count, si
 from rooflinecli.formulas import roofline
 from rooflinecli.ledger.ops import Op, matmul
-from rooflinecli.measure.jaxpr_counter import Dot, OpCounts, Rules, compulsory, tally
+from rooflinecli.measure.jaxpr_counter import CountingRules, Dot, OpCounts, compulsory_traffic, count_operations
 from rooflinecli.price.accumulator import StepAccumulator
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
@@ -94,14 +94,14 @@ def analyse(
     traced, compiled = _compile(function, arguments, name)
     jaxpr, chip, device = traced.jaxpr, Chip(hardware, PLAIN), jax.devices()[0]
     counts = {
-        "needed": tally(jaxpr, Rules(trips=trips)),
-        "written": tally(jaxpr, Rules(trips=trips, dead=True)),
-        "once": tally(jaxpr, Rules(once=True)),
+        "needed": count_operations(jaxpr, CountingRules(trips=trips)),
+        "written": count_operations(jaxpr, CountingRules(trips=trips, dead=True)),
+        "once": count_operations(jaxpr, CountingRules(once=True)),
     }
     xla = _xla(compiled)
-    read, written = compulsory(jaxpr, xla["alias_bytes"] > 0)
+    read, written = compulsory_traffic(jaxpr, xla["alias_bytes"] > 0)
     written = max(written - xla["alias_bytes"], 0.0)  # a donated argument may be changed in part
-    always = tally(jaxpr, Rules(trips=trips, least=True))
+    always = count_operations(jaxpr, CountingRules(trips=trips, least=True))
     needed = counts["needed"]
     flops, moved = needed.flops + needed.math_flops, read + written
     lines = [*_matmuls(needed, chip), *_passes(needed, chip)]
@@ -291,19 +291,19 @@ def first_line(error: BaseException) -> str:
 
 def arguments(written: list[str]) -> list[Argument]:
     """Shapes as jax.ShapeDtypeStruct, in tuples and dicts as Python writes them; numbers stay numbers. Raises UsageError."""
-    return [_value(node, text) for text in written for node in _nodes(text)]
+    return [_value(node, text) for text in written for node in _argument_nodes(text)]
 
 
-def _nodes(text: str) -> list[ast.expr]:
+def _argument_nodes(text: str) -> list[ast.expr]:
     """The arguments of one --args text, as a call has them: commas between may be spaces, and 8x2 is 8,2."""
     spaced = re.sub(r"(?<=[\])}\w])\s+(?=[\w({+-])", ", ", text.strip().removesuffix(","))
     python = re.sub(r"(?<=\d)x(?=\d)", ",", spaced).replace("[]", "[()]")
     try:
         call = ast.parse(f"f({python})", mode="eval").body
     except SyntaxError:
-        raise _wrong(text, text) from None
+        raise _unreadable_args(text, text) from None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.keywords or not call.args:
-        raise _wrong(text, text)
+        raise _unreadable_args(text, text)
     return call.args
 
 
@@ -335,11 +335,11 @@ def _number(node: ast.expr, text: str) -> Any:
     except ValueError:
         found = None
     if not isinstance(found, (int, float)):
-        raise _wrong(ast.unparse(node), text)
+        raise _unreadable_args(ast.unparse(node), text)
     return found
 
 
-def _wrong(part: str, text: str) -> UsageError:
+def _unreadable_args(part: str, text: str) -> UsageError:
     return UsageError(
         f"--args {text}: cannot read '{part.strip()}'; write shapes such as f32[128,256], (f32[8], i32[]) or {{w: bf16[8,8]}}"
     )

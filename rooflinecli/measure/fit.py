@@ -125,7 +125,7 @@ def _solve(records: list[LogRecord], p: float, k0: float, tau: float) -> tuple[f
     return float(found.cost), constants(found.x)
 
 
-def usable(records: Iterable[LogRecord]) -> dict[tuple[str, str, str], list[LogRecord]]:
+def best_records(records: Iterable[LogRecord]) -> dict[tuple[str, str, str], list[LogRecord]]:
     """Records by (regime, kind, dtype), one per shape: the quickest of XLA's own engines (XLA or the cuDNN call it offers)."""
     best: dict[tuple[str, str, str], dict[str, LogRecord]] = {}
     for r in records:
@@ -158,14 +158,14 @@ def fit_class(
         joins = ((math.inf, 0, 0.0),)
     constants = min((_solve(seen, *join) for join in joins), key=lambda found: found[0])[1]
     tested = held or seen
-    off = _off(constants, tested)
-    median, raw = quantile(off, 0.5), quantile(_off(Constants(peak, bandwidth, 0.0), tested), 0.5)
+    off = _relative_errors(constants, tested)
+    median, raw = quantile(off, 0.5), quantile(_relative_errors(Constants(peak, bandwidth, 0.0), tested), 0.5)
     named: dict[str, list[LogRecord]] = {}  # matmuls apart: long ones, skinny ones, short ones
     for r in tested:
         if r["op"] == "matmul":
             name = "skinny" if r["sizes"]["m"] <= SKINNY else "long" if r["time_s"] > LONG else "short"
             named.setdefault(name, []).append(r)
-    apart = {name: _off(constants, rows) for name, rows in sorted(named.items())}
+    apart = {name: _relative_errors(constants, rows) for name, rows in sorted(named.items())}
     return Fit(
         regime=regime, kind=kind, dtype=dtype, compute_flops_per_s=constants.compute, memory_bytes_per_s=constants.memory,
         overhead_s=constants.overhead, p=None if math.isinf(constants.p) else constants.p, k0=constants.k0, tau_s=constants.tau,
@@ -175,7 +175,7 @@ def fit_class(
     )  # fmt: skip
 
 
-def _off(c: Constants, records: list[LogRecord]) -> list[float]:
+def _relative_errors(c: Constants, records: list[LogRecord]) -> list[float]:
     """|predicted / measured - 1| of each record, in order."""
     *sizes, seconds = sizes_of(records)
     return sorted(float(e) for e in abs(predict(c, *sizes) / seconds - 1))
@@ -184,7 +184,7 @@ def _off(c: Constants, records: list[LogRecord]) -> list[float]:
 def fit_all(records: Iterable[LogRecord], peaks: dict[str, float], bandwidth: float, platform: str) -> list[Fit]:
     """Every class that has enough shapes."""
     result = []
-    for (regime, kind, dtype), rows in sorted(usable(records).items()):
+    for (regime, kind, dtype), rows in sorted(best_records(records).items()):
         found = fit_class(regime, kind, dtype, rows, peaks.get(dtype, math.inf), bandwidth, platform)
         if found is not None:
             result.append(found)

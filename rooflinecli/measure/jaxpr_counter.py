@@ -24,7 +24,7 @@ CALLS = tuple(
 
 
 @dataclass(eq=False, slots=True)
-class Value:
+class ArrayValue:
     """An array: its shape and element type. Literals take no memory."""
 
     shape: tuple[int, ...]
@@ -33,45 +33,45 @@ class Value:
 
 
 @dataclass(eq=False, slots=True)
-class Node:
+class Operation:
     """One operation."""
 
     name: str
     params: Json
-    ins: list[Value]
-    outs: list[Value]
+    ins: list[ArrayValue]
+    outs: list[ArrayValue]
 
 
 @dataclass(eq=False, slots=True)
-class Flat:
+class FlatProgram:
     """A program: arguments (captured constants among them), operations in order, results."""
 
-    ins: list[Value]
-    nodes: list[Node]
-    outs: list[Value]
+    ins: list[ArrayValue]
+    nodes: list[Operation]
+    outs: list[ArrayValue]
 
 
-def flatten(jaxpr: Jaxpr | ClosedJaxpr, *, dead: bool = False) -> Flat:
+def flatten(jaxpr: Jaxpr | ClosedJaxpr, *, dead: bool = False) -> FlatProgram:
     """The program of an open or closed jaxpr. `dead` keeps operations that no result depends on."""
-    jaxpr = opened(jaxpr)
+    jaxpr = open_jaxpr(jaxpr)
     if not dead:
         from jax.interpreters import partial_eval
 
         # instantiate keeps every argument in its place, used or not
         jaxpr, _ = partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
-    known: dict[Var, Value] = {}
-    ins = [_bound(known, var) for var in (*jaxpr.constvars, *jaxpr.invars)]
-    nodes: list[Node] = []
+    known: dict[Var, ArrayValue] = {}
+    ins = [_bind(known, var) for var in (*jaxpr.constvars, *jaxpr.invars)]
+    nodes: list[Operation] = []
     _inline(jaxpr, known, nodes)
-    return Flat(ins, nodes, [_read(known, var) for var in jaxpr.outvars])
+    return FlatProgram(ins, nodes, [_read(known, var) for var in jaxpr.outvars])
 
 
-def opened(jaxpr: Jaxpr | ClosedJaxpr) -> Jaxpr:
+def open_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> Jaxpr:
     """The jaxpr inside a closed one."""
     return jaxpr.jaxpr if hasattr(jaxpr, "jaxpr") else jaxpr
 
 
-def bodies(params: Json) -> list[Jaxpr | ClosedJaxpr]:
+def inner_jaxprs(params: Json) -> list[Jaxpr | ClosedJaxpr]:
     """The jaxprs an operation carries."""
     found = []
     for value in params.values():
@@ -81,10 +81,10 @@ def bodies(params: Json) -> list[Jaxpr | ClosedJaxpr]:
     return found
 
 
-def _inline(jaxpr: Jaxpr, known: dict[Var, Value], nodes: list[Node]) -> None:
+def _inline(jaxpr: Jaxpr, known: dict[Var, ArrayValue], nodes: list[Operation]) -> None:
     for eqn in jaxpr.eqns:
-        inner = bodies(eqn.params)
-        body = opened(inner[0]) if inner else None
+        inner = inner_jaxprs(eqn.params)
+        body = open_jaxpr(inner[0]) if inner else None
         if (
             eqn.primitive.name in CALLS
             and body is not None
@@ -98,19 +98,19 @@ def _inline(jaxpr: Jaxpr, known: dict[Var, Value], nodes: list[Node]) -> None:
                 known[var] = _read(known, made)
             continue
         ins = [_read(known, var) for var in eqn.invars]
-        nodes.append(Node(eqn.primitive.name, eqn.params, ins, [_bound(known, var) for var in eqn.outvars]))
+        nodes.append(Operation(eqn.primitive.name, eqn.params, ins, [_bind(known, var) for var in eqn.outvars]))
 
 
-def _bound(known: dict[Var, Value], var: Var) -> Value:
+def _bind(known: dict[Var, ArrayValue], var: Var) -> ArrayValue:
     shape = tuple(int(size) for size in getattr(var.aval, "shape", ()))
     dtype = getattr(var.aval, "dtype", None)
-    known[var] = Value(shape, str(dtype), float(math.prod(shape)) * getattr(dtype, "itemsize", 0))
+    known[var] = ArrayValue(shape, str(dtype), float(math.prod(shape)) * getattr(dtype, "itemsize", 0))
     return known[var]
 
 
-def _read(known: dict[Var, Value], var: Var | Literal) -> Value:
+def _read(known: dict[Var, ArrayValue], var: Var | Literal) -> ArrayValue:
     if hasattr(var, "val"):
-        return Value(tuple(getattr(var.aval, "shape", ())), str(getattr(var.aval, "dtype", "")), 0.0)
+        return ArrayValue(tuple(getattr(var.aval, "shape", ())), str(getattr(var.aval, "dtype", "")), 0.0)
     return known[var]
 
 
@@ -163,7 +163,7 @@ class OpCounts:
 
 
 @dataclass(frozen=True)
-class Rules:
+class CountingRules:
     """once: loop bodies count once, as XLA counts them. trips: of loops whose trip count is not static. dead: include dead code.
     least: a lower bound, with the cheapest branch and no trip of a loop that may have none."""
 
@@ -173,14 +173,14 @@ class Rules:
     least: bool = False
 
 
-def tally(jaxpr: Jaxpr | ClosedJaxpr, rules: Rules) -> OpCounts:
+def count_operations(jaxpr: Jaxpr | ClosedJaxpr, rules: CountingRules) -> OpCounts:
     """Count a traced program."""
     found = OpCounts()
     _count(flatten(jaxpr, dead=rules.dead), 1.0, found, rules)
     return found
 
 
-def _count(flat: Flat, times: float, found: OpCounts, rules: Rules) -> None:
+def _count(flat: FlatProgram, times: float, found: OpCounts, rules: CountingRules) -> None:
     for node in flat.nodes:
         if matmul := _MATMULS.get(node.name):
             dot = matmul(node)
@@ -189,8 +189,8 @@ def _count(flat: Flat, times: float, found: OpCounts, rules: Rules) -> None:
             sized = node.ins[0] if node.name in REDUCTIONS else node.outs[0]
             if "float" in sized.dtype:
                 found.math_flops += times * math.prod(sized.shape)
-        elif bodies(node.params) and not node.name.startswith(("scatter", "reduce", "sort", "select_and")):
-            _descend(node, times, found, rules)
+        elif inner_jaxprs(node.params) and not node.name.startswith(("scatter", "reduce", "sort", "select_and")):
+            _count_inner(node, times, found, rules)
         elif node.name in ("custom_call", "ffi_call", "pure_callback", "io_callback"):
             found.unknown.append(node.name)
     for moved in _passes(flat):
@@ -198,7 +198,7 @@ def _count(flat: Flat, times: float, found: OpCounts, rules: Rules) -> None:
             found.passes[moved] = found.passes.get(moved, 0.0) + times
 
 
-def _descend(node: Node, times: float, found: OpCounts, rules: Rules) -> None:
+def _count_inner(node: Operation, times: float, found: OpCounts, rules: CountingRules) -> None:
     """Loops, branches and what else carries a program."""
     if node.name == "scan":
         trips = float(node.params["length"])
@@ -218,15 +218,20 @@ def _descend(node: Node, times: float, found: OpCounts, rules: Rules) -> None:
         found.loops.append(f"branch: the costliest of {len(branches)} counted")
         _merge(found, (min if rules.least else max)(branches, key=lambda one: (one.flops, one.math_flops)))
     else:
-        for body in bodies(node.params)[:1]:
+        for body in inner_jaxprs(node.params)[:1]:
             inside = OpCounts()
-            _count(flatten(opened(body), dead=True), times * (1 if rules.once else _copies(node)), inside, rules)
+            _count(
+                flatten(open_jaxpr(body), dead=True),
+                times * (1 if rules.once else _parallel_copies(node)),
+                inside,
+                rules,
+            )
             if node.name == "pallas_call":
                 inside.passes.clear()  # what a kernel does with its blocks stays on the chip
             _merge(found, inside)
 
 
-def _copies(node: Node) -> int:
+def _parallel_copies(node: Operation) -> int:
     """Number of parallel copies of an operation's body: the grid of a kernel, the devices of a mesh."""
     if node.name == "shard_map":
         return int(node.params["mesh"].size)
@@ -243,7 +248,7 @@ def _merge(into: OpCounts, other: OpCounts) -> None:
     into.unknown += other.unknown
 
 
-def _dot(node: Node) -> Dot:
+def _dot(node: Operation) -> Dot:
     (contract, _), (batch, _) = node.params["dimension_numbers"]
     x, w, y = node.ins[0], node.ins[1], node.outs[0]
     k, g = math.prod(x.shape[i] for i in contract), math.prod(x.shape[i] for i in batch)
@@ -252,7 +257,7 @@ def _dot(node: Node) -> Dot:
     return Dot(m, k, n, g, x.dtype, _exact(node), 2.0 * g * m * k * n, x.bytes + w.bytes + y.bytes)
 
 
-def _convolution(node: Node) -> Dot:
+def _convolution(node: Operation) -> Dot:
     """A convolution as the matmul it is: every output element contracts a window of one channel group."""
     x, w, y = node.ins[0], node.ins[1], node.outs[0]
     channels = w.shape[node.params["dimension_numbers"].rhs_spec[0]]
@@ -261,30 +266,30 @@ def _convolution(node: Node) -> Dot:
     return Dot(m, k, channels, 1, x.dtype, _exact(node), 2.0 * m * k * channels, x.bytes + w.bytes + y.bytes)
 
 
-def _ragged(node: Node) -> Dot:
+def _ragged(node: Operation) -> Dot:
     """Each row is multiplied by the weight of its group: rows x inner x outer, whichever side is ragged."""
     x, w, y = node.ins[0], node.ins[1], node.outs[0]
     m, k, n = math.prod(x.shape[:-1]), x.shape[-1], y.shape[-1]
     return Dot(m, k, n, 1, x.dtype, _exact(node), 2.0 * m * k * n, x.bytes + w.bytes + y.bytes)
 
 
-def _exact(node: Node) -> bool:
+def _exact(node: Operation) -> bool:
     return "HIGHEST" in str(node.params.get("precision"))
 
 
-_MATMULS: dict[str, Callable[[Node], Dot]] = {
+_MATMULS: dict[str, Callable[[Operation], Dot]] = {
     "dot_general": _dot, "conv_general_dilated": _convolution, "ragged_dot": _ragged, "ragged_dot_general": _ragged,
 }  # fmt: skip
 
 
-def _passes(flat: Flat) -> list[float]:
+def _passes(flat: FlatProgram) -> list[float]:
     """Bytes of each fused pass: one per result of elementwise work that must be written, with all it must read."""
     made = {id(out): node for node in flat.nodes for out in node.outs}
-    needed = {id(v) for v in flat.outs} | {id(v) for node in flat.nodes if not _fuses(node) for v in node.ins}
+    needed = {id(v) for v in flat.outs} | {id(v) for node in flat.nodes if not _is_fusible(node) for v in node.ins}
     needed |= {id(out) for node in flat.nodes if node.name in REDUCTIONS for out in node.outs}
     found = []
     for node in flat.nodes:
-        if _fuses(node):
+        if _is_fusible(node):
             for out in node.outs:
                 if id(out) in needed:
                     read, works = _reads(node, made, needed)
@@ -293,25 +298,25 @@ def _passes(flat: Flat) -> list[float]:
             found.append(2 * (node.ins[-1] if node.name.startswith("scatter") else node.ins[1]).bytes)
         elif node.name in ("gather", "dynamic_slice"):
             found.append(2 * node.outs[0].bytes)
-        elif not bodies(node.params) and node.name not in _MATMULS:
+        elif not inner_jaxprs(node.params) and node.name not in _MATMULS:
             found.append(sum(v.bytes for v in (*node.ins, *node.outs)))
     return found
 
 
-def _fuses(node: Node) -> bool:
+def _is_fusible(node: Operation) -> bool:
     return node.name in MATH or node.name in VIEWS
 
 
-def _reads(root: Node, made: dict[int, Node], needed: set[int]) -> tuple[list[Value], bool]:
+def _reads(root: Operation, made: dict[int, Operation], needed: set[int]) -> tuple[list[ArrayValue], bool]:
     """Inputs of a fused pass, and whether it computes anything besides views."""
-    found: dict[int, Value] = {}
+    found: dict[int, ArrayValue] = {}
     stack, seen, works = [root], set(), False
     while stack:
         node = stack.pop()
         works = works or node.name in MATH
         for value in node.ins:
             producer = made.get(id(value))
-            if producer is not None and _fuses(producer) and id(value) not in needed:
+            if producer is not None and _is_fusible(producer) and id(value) not in needed:
                 if id(producer) not in seen:
                     seen.add(id(producer))
                     stack.append(producer)
@@ -323,14 +328,14 @@ def _reads(root: Node, made: dict[int, Node], needed: set[int]) -> tuple[list[Va
 SLICING = ("gather", "dynamic_slice", "slice")
 
 
-def compulsory(jaxpr: Jaxpr | ClosedJaxpr, donated: bool) -> tuple[float, float]:
+def compulsory_traffic(jaxpr: Jaxpr | ClosedJaxpr, donated: bool) -> tuple[float, float]:
     """(bytes that must be read, bytes that must be written); `donated` when results may overwrite arguments."""
     flat = flatten(jaxpr)
-    read = sum(_looked_at(flat, value, donated) for value in flat.ins)
+    read = sum(_least_bytes_read(flat, value, donated) for value in flat.ins)
     return read, sum({id(v): v.bytes for v in flat.outs}.values())
 
 
-def _looked_at(flat: Flat, value: Value, donated: bool) -> float:
+def _least_bytes_read(flat: FlatProgram, value: ArrayValue, donated: bool) -> float:
     """Bytes of a value that its program reads at least."""
     total = value.bytes if any(v is value for v in flat.outs) and not donated else 0.0
     for node in flat.nodes:
@@ -344,7 +349,9 @@ def _looked_at(flat: Flat, value: Value, donated: bool) -> float:
                 continue  # which branch is taken, and how often, is not known
             elif node.name == "scan" and i < node.params["num_consts"]:
                 body = flatten(node.params["jaxpr"])
-                total += node.params["length"] * _looked_at(body, body.ins[len(body.ins) - len(node.ins) + i], False)
+                total += node.params["length"] * _least_bytes_read(
+                    body, body.ins[len(body.ins) - len(node.ins) + i], False
+                )
             else:
                 total += value.bytes
     return min(total, value.bytes)

@@ -15,10 +15,10 @@ from rooflinecli.measure import device, profile, shape_grids
 from rooflinecli.measure.cases import KernelCase, Record, size_of
 from rooflinecli.measure.collectives import chosen, network
 from rooflinecli.measure.device import Environment, compute_capability, environment, keep_pages, known_chip
-from rooflinecli.measure.fit import Fit, usable
+from rooflinecli.measure.fit import Fit, best_records
 from rooflinecli.measure.question import Suite
 from rooflinecli.measure.session import Log, ReferenceKernel, Session, was_contended
-from rooflinecli.measure.shape_grids import competing, missing
+from rooflinecli.measure.shape_grids import cases_of_other_engines, missing
 from rooflinecli.measure.timing import FULL, QUICK, dispatch_overhead
 from rooflinecli.price.chip import Chip
 from rooflinecli.questions.kernel.operations import alone, attention_op, matmul_op
@@ -92,7 +92,7 @@ def execute(suite: Suite, progress: Callable[[KernelCase, Record | None, int], N
     alone = suite.suites == ("collectives",) or env.processes > 1
     cases: list[KernelCase] = [] if alone else shape_grids.chosen(suite.suites, env.platform, suite.quick, suite.dtype)
     if suite.pallas and not alone:
-        cases += competing(cases)
+        cases += cases_of_other_engines(cases)
     if "collectives" in suite.suites:
         cases += chosen(env, suite.quick)
     planned = len([c for c in cases if c.key not in log])
@@ -172,7 +172,7 @@ def compared(records: Iterable[Record], text: str, path: Path, extends: str) -> 
     """
     known = {"shipped": load_hardware(extends), "measured": hardware_from(parse(text, path, base="hardware"))}
     rows = []
-    for (regime, kind, dtype), held in sorted(usable(records).items()):
+    for (regime, kind, dtype), held in sorted(best_records(records).items()):
         tested = [r for r in held if r["held_out"] and r["op"] in ("matmul", "prefill", "decode")]
         if regime == "kernel" and tested:
             row: Record = {"kind": kind, "dtype": dtype, "shapes": len(tested)}

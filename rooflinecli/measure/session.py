@@ -67,10 +67,10 @@ class CpuContention:
     """Processor time of other processes since construction, as a fraction of all processors; 0 where the system does not report it."""
 
     def __init__(self) -> None:
-        self.start = _now()
+        self.start = _cpu_seconds()
 
     def share(self) -> float:
-        now = _now()
+        now = _cpu_seconds()
         if now is None or self.start is None:
             return 0.0
         wall, busy, own = (after - before for after, before in zip(now, self.start, strict=True))
@@ -78,7 +78,7 @@ class CpuContention:
         return max(0.0, (busy - own) / (wall * cores)) if wall > 0 else 0.0
 
 
-def _now() -> tuple[float, float, float] | None:
+def _cpu_seconds() -> tuple[float, float, float] | None:
     """Wall seconds, busy processor seconds of the machine, processor seconds of this process."""
     try:
         fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
@@ -89,7 +89,7 @@ def _now() -> tuple[float, float, float] | None:
     return time.monotonic(), sum(float(fields[i]) for i in _BUSY_FIELDS) / ticks, own.user + own.system
 
 
-def around(run: Run[T], wait: Wait[T], budget: float, *, enough: int = 7, block: float = 0.3) -> Timing:
+def time_in_blocks(run: Run[T], wait: Wait[T], budget: float, *, enough: int = 7, block: float = 0.3) -> Timing:
     """Time a long program in blocks and keep the undisturbed ones; waits up to three more budgets for `enough` of them.
 
     On a machine that is never idle all runs count, with a warning.
@@ -206,12 +206,12 @@ class Session:
         extra: Record = {"bus_bytes": bus_bytes(case.record())} if case.suite == "collectives" else {}
         if self.environment.platform == "gpu" and (now := current_conditions()):
             extra["conditions"] = now
-        record = better(
+        record = quicker(
             self.log.records.get(case.key),
             {
                 **case.record(),
                 **extra,
-                **described(timing),
+                **log_record(timing),
                 "busy": round(busy, 3),
                 "looks": 1,  # how often it was timed, as logs call it
                 "date": self.environment.date,
@@ -221,14 +221,14 @@ class Session:
         self.progress(case, record)
 
 
-def better(old: Record | None, new: Record) -> Record:
+def quicker(old: Record | None, new: Record) -> Record:
     """The quicker of two timings of one case, with their number."""
     if old is None:
         return new
     return {**(new if new["time_s"] < old["time_s"] else old), "looks": old["looks"] + 1}
 
 
-def described(timing: Timing) -> Record:
+def log_record(timing: Timing) -> Record:
     """A timing as a line of the log, in SI."""
     s = timing.summary
     return {

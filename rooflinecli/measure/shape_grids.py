@@ -101,7 +101,7 @@ def chosen(suites: tuple[str, ...], platform: str, quick: bool, dtypes: tuple[st
     return list(result.values())
 
 
-Takes = Callable[[KernelCase], bool]
+CaseFilter = Callable[[KernelCase], bool]
 MOSAIC_GPU = (0, 8)  # jax version of plgpu.kernel with its present arguments
 HOPPER = (9, 0)
 CACHED = 16 * 2**20  # bytes that stay in any data center GPU's last-level cache (40 MB on A100, 50 on H100)
@@ -126,7 +126,7 @@ def missing(platform: str, capability: tuple[int, int] | None, has_absl: bool) -
     return ""
 
 
-def engines() -> dict[str, Takes]:
+def other_engines() -> dict[str, CaseFilter]:
     """Engines besides XLA that are timed on this device -> which cases each takes."""
     import jax
 
@@ -134,7 +134,7 @@ def engines() -> dict[str, Takes]:
 
     platform = PLATFORM_KINDS.get(jax.default_backend(), jax.default_backend())
     capability = compute_capability()
-    result: dict[str, Takes] = {}
+    result: dict[str, CaseFilter] = {}
     if has_pallas(platform, capability, jax.__version__, find_spec("absl") is not None):
         result["pallas"] = partial(takes_pallas, platform=platform)
     if platform == "gpu" and capability is not None and capability >= (8, 0):
@@ -146,9 +146,9 @@ def engines() -> dict[str, Takes]:
     return result
 
 
-def competing(cases: list[KernelCase]) -> list[KernelCase]:
+def cases_of_other_engines(cases: list[KernelCase]) -> list[KernelCase]:
     """The same shapes by every other engine that takes them on this device."""
-    others = engines()
+    others = other_engines()
     return [
         replace(case, engine=name)
         for case in cases

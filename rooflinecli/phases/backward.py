@@ -21,13 +21,13 @@ def input_gradients(forward: list[Op], activation: float = 2.0) -> list[Op]:
 
 def _input_gradient(op: Op, activation: float) -> Op:
     if op.kind in MATMULS:
-        return _like(op, "input_gradient", op.flops, op.bytes, op.flops / (2 * op.k))
+        return _backward_op(op, "input_gradient", op.flops, op.bytes, op.flops / (2 * op.k))
     if op.gradient is not None:
         flops = op.flops if op.gradient.flops == 1.0 else op.flops * op.gradient.flops
-        return _like(op, "gradient", flops, op.gradient.bytes, op.quantized)
+        return _backward_op(op, "gradient", flops, op.gradient.bytes, op.quantized)
     if op.kind not in GROUPS:
         raise TypeError(f"{op.name}: a kernel of class {op.kind} says nothing of its gradient")
-    return _like(op, "gradient", op.flops, op.bytes + op.quantized * activation, op.quantized)
+    return _backward_op(op, "gradient", op.flops, op.bytes + op.quantized * activation, op.quantized)
 
 
 def weight_gradients(
@@ -36,7 +36,7 @@ def weight_gradients(
     """Kernels that turn these forward matmuls into gradients of their weights; `imbalance`: rows of the busiest device's experts
     over the mean, which their FLOPs count and their weights do not."""
     return [
-        _like(op, "weight_gradient", op.flops, op.bytes + _weights(op, imbalance) * main_gradient, quantized=0)
+        _backward_op(op, "weight_gradient", op.flops, op.bytes + _weights(op, imbalance) * main_gradient, quantized=0)
         for op in forward
         if op.kind in MATMULS
     ]
@@ -50,7 +50,7 @@ def _weights(op: Op, imbalance: Number | None) -> Number:
     return flops * op.ramp / 2
 
 
-def _like(op: Op, suffix: str, flops: Number, moved: Number, quantized: Number) -> Op:
+def _backward_op(op: Op, suffix: str, flops: Number, moved: Number, quantized: Number) -> Op:
     """A kernel of the same class and sizes."""
     costs = {"flops": flops, "bytes": moved, "quantized": quantized}
     return op._replace(name=f"{op.name}.{suffix}", **costs, backward=True)

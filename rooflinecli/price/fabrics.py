@@ -81,7 +81,9 @@ def least_volume(op: str, size: Number, span: GroupSpan) -> Number:
     return f.all_reduce_volume(size, span.fan) if op == "all-reduce" else volume_of(op, size, span)
 
 
-def times(volume: Number, bandwidth: Number, c: SimpleNamespace, hop: Number, hops: Number) -> tuple[Number, Number]:
+def collective_times(
+    volume: Number, bandwidth: Number, c: SimpleNamespace, hop: Number, hops: Number
+) -> tuple[Number, Number]:
     """Seconds of a collective, and of one without bytes."""
     expected, latency = (
         f.collective_time(sent, bandwidth, c.memory, c.overhead, hop, c.gamma, hops) for sent in (volume, 0.0)
@@ -143,10 +145,10 @@ def _priced(
     if op in ROOTED:
         expected, latency, algorithm = _rooted(op, size, span, bandwidth, c, hop, volume)
         return LevelPrice(volume, floor, expected, c.error, bandwidth, algorithm, latency)
-    expected, latency = times(volume, bandwidth, c, hop, hops)
+    expected, latency = collective_times(volume, bandwidth, c, hop, hops)
     algorithm = "direct" if op in DIRECT else "ring"
     if tree_hops is not None:
-        tree, waited = times(f.tree_all_reduce_volume(size, span.fan), bandwidth, c, hop, tree_hops)
+        tree, waited = collective_times(f.tree_all_reduce_volume(size, span.fan), bandwidth, c, hop, tree_hops)
         tree = num.where(has_tree, tree, expected)
         if num.plain(tree) and num.value(tree) < num.value(expected):
             algorithm = "tree"
@@ -164,7 +166,7 @@ def _reduce_in_network(part: LevelPrice, size: Number, span: GroupSpan, level: L
     part.floor = num.minimum(part.floor, f.collective_floor(volume, part.bandwidth))
     if IN_NETWORK in level.level.efficiency:
         c = level.constants("kernel", IN_NETWORK)
-        summed, waited = times(volume, part.bandwidth, c, c.per_hop, hops)
+        summed, waited = collective_times(volume, part.bandwidth, c, c.per_hop, hops)
         if num.plain(summed) and num.value(summed) < num.value(part.expected):
             part.algorithm = "in-network reduction"
         part.volume = num.where(summed < part.expected, volume, part.volume)
@@ -178,9 +180,9 @@ def _rooted(
     """Seconds, those without bytes and the way from or to one device: the faster of chain and tree for whole copies, a tree for parts."""
     deep = f.broadcast_tree_steps(span.fan)
     if op in ("scatter", "gather"):
-        return *times(volume, bandwidth, c, hop, deep), "tree"
-    chain, waited = times(volume, bandwidth, c, hop, f.ring_steps(span.fan))
-    tree, less = times(f.broadcast_tree_volume(size, span.fan), bandwidth, c, hop, deep)
+        return *collective_times(volume, bandwidth, c, hop, deep), "tree"
+    chain, waited = collective_times(volume, bandwidth, c, hop, f.ring_steps(span.fan))
+    tree, less = collective_times(f.broadcast_tree_volume(size, span.fan), bandwidth, c, hop, deep)
     algorithm = "chain" if num.plain(tree) and num.value(chain) <= num.value(tree) else "tree"
     return f.faster(chain, tree), num.where(tree < chain, less, waited), algorithm
 
@@ -192,17 +194,17 @@ DIRECTIONS = {
     "never": f.directions_never,
 }
 LONGEST = 8  # times the shortest axis: beyond it a count is not a slice that anybody rents
-Along = tuple[Number, Number, Number]  # members, step, directions on one axis
+AxisMembers = tuple[Number, Number, Number]  # members, step, directions on one axis
 
 
 def torus(op: str, size: Number, span: GroupSpan, level: LevelNumbers, regime: str) -> LevelPrice:
     """Price of `op` over the members of a torus."""
     c = level.constants(regime, op)
     hop = num.maximum(c.per_hop, level.latency)
-    along = _along(span, level)
+    along = _members_by_axis(span, level)
     volume = volume_of(op, size, span)
     if op == "all-to-all":
-        count, carried = _twist(span, level), 0.0
+        count, carried = _twist_gain(span, level), 0.0
         for axis in along:  # one after the other, the links of an axis at the same time: the busiest link decides
             carried = num.maximum(carried, f.all_to_all_link_bytes(size, *axis))
     elif op == "permute":
@@ -213,11 +215,11 @@ def torus(op: str, size: Number, span: GroupSpan, level: LevelNumbers, regime: s
     hops = sum(f.axis_hops(*axis) for axis in along) * (2 if op == "all-reduce" else 1)
     if op == "permute":
         hops = num.minimum(hops, 1)
-    expected, latency = times(carried, rate, c, hop, hops)
+    expected, latency = collective_times(carried, rate, c, hop, hops)
     return LevelPrice(volume, f.collective_floor(carried, rate), expected, c.error, rate, "torus", latency)
 
 
-def _twist(span: GroupSpan, level: LevelNumbers) -> Number:
+def _twist_gain(span: GroupSpan, level: LevelNumbers) -> Number:
     """What twisting a slice brings an all-to-all over all of it."""
     plain = num.plain(span.n) and num.plain(span.slice) and span.mesh is None
     if not (level.level.twisted and plain and num.value(span.n) == num.value(span.slice)):
@@ -226,7 +228,7 @@ def _twist(span: GroupSpan, level: LevelNumbers) -> Number:
     return f.TWISTED.get(tuple(length / lengths[0] for length in lengths), 1.0)
 
 
-def _along(span: GroupSpan, level: LevelNumbers) -> list[Along]:
+def _members_by_axis(span: GroupSpan, level: LevelNumbers) -> list[AxisMembers]:
     """Members, step and directions of the group on each axis."""
     rule = DIRECTIONS[level.level.wrap]
     used = num.minimum(span.slice, level.size)

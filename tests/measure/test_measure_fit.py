@@ -8,7 +8,7 @@ from measure.fits import constants_of
 
 from rooflinecli.ledger.ops import Op
 from rooflinecli.measure import cases, profile, shape_grids
-from rooflinecli.measure.fit import Constants, fit_all, fit_class, predict, usable
+from rooflinecli.measure.fit import Constants, best_records, fit_all, fit_class, predict
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.specs.hardware import load_hardware
@@ -51,11 +51,11 @@ def test_shapes_timed_on_a_busy_machine_are_left_out_while_enough_remain():
     rows = [r for r in records(Constants(200e9, 30e9, 20e-6, 1.0)) if r["kind"]]
     for r in rows[::4]:
         r["busy"] = 2.0
-    used = usable(rows)["kernel", "matmul", "fp32"]
+    used = best_records(rows)["kernel", "matmul", "fp32"]
     assert all(r["busy"] == 1.0 for r in used)
     for r in rows:
         r["busy"] = 2.0
-    assert len(usable(rows)["kernel", "matmul", "fp32"]) > 50
+    assert len(best_records(rows)["kernel", "matmul", "fp32"]) > 50
 
 
 def test_held_out_shapes_do_not_move_the_constants():

@@ -184,10 +184,12 @@ def test_a_time_below_the_floor_and_a_noisy_profile_are_remarked():
 
 def test_matmuls_of_a_program_by_hand():
     """[m, k] . [k, n] of batched matmuls, convolutions and ragged rows, each size another."""
-    from rooflinecli.measure.jaxpr_counter import Rules, tally
+    from rooflinecli.measure.jaxpr_counter import CountingRules, count_operations
 
     def shapes(function, *sizes):
-        counted = tally(jax.make_jaxpr(function)(*[jax.ShapeDtypeStruct(size, jnp.float32) for size in sizes]), Rules())
+        counted = count_operations(
+            jax.make_jaxpr(function)(*[jax.ShapeDtypeStruct(size, jnp.float32) for size in sizes]), CountingRules()
+        )
         return [(d.m, d.k, d.n, d.g, d.flops, d.bytes) for d in counted.dots]
 
     batched = shapes(lambda x, w: jnp.einsum("gmk,gkn->gmn", x, w), (3, 5, 7), (3, 7, 11))

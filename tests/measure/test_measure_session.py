@@ -3,7 +3,7 @@
 import pytest
 
 from rooflinecli.measure import cases, session
-from rooflinecli.measure.session import Log, Session, better
+from rooflinecli.measure.session import Log, Session, quicker
 from rooflinecli.measure.timing import QUICK, Timing, summarize
 
 CASES = [cases.matmul(n, n, n, "fp32") for n in (32, 64, 96, 128)]
@@ -106,5 +106,7 @@ def test_several_processes_time_every_case_the_same_number_of_times(tmp_path, en
 
 def test_the_quicker_look_wins():
     slow, quick = {"time_s": 2.0, "looks": 1, "busy": 1.0}, {"time_s": 1.0, "looks": 1, "busy": 2.0}
-    assert better(None, slow) is slow
-    assert better(slow, quick)["time_s"] == better(quick, slow)["time_s"] == 1.0 and better(slow, quick)["looks"] == 2
+    assert quicker(None, slow) is slow
+    assert (
+        quicker(slow, quick)["time_s"] == quicker(quick, slow)["time_s"] == 1.0 and quicker(slow, quick)["looks"] == 2
+    )

@@ -23,11 +23,11 @@ from rooflinecli.formulas import roofline
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.measure.cases import jax_name
 from rooflinecli.measure.device import environment, keep_pages, known_chip
-from rooflinecli.measure.jaxpr_counter import Rules, tally
+from rooflinecli.measure.jaxpr_counter import CountingRules, count_operations
 from rooflinecli.measure.model import transformer
 from rooflinecli.measure.model.transformer import scaled
 from rooflinecli.measure.question import ModelComparison, ModelReport
-from rooflinecli.measure.session import Log, around
+from rooflinecli.measure.session import Log, time_in_blocks
 from rooflinecli.measure.timing import Timing
 from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes, stem_head_axis_sizes
 from rooflinecli.phases.forward import ForwardPass
@@ -104,7 +104,7 @@ def timed(program: transformer.Program, budget: float, trace: Path | None = None
         state[0] = program.carry(state[0], out)
         return out
 
-    timing = around(run, jax.block_until_ready, budget)
+    timing = time_in_blocks(run, jax.block_until_ready, budget)
     if trace:
         with jax.profiler.trace(str(trace)):
             for turn in range(TRACED):
@@ -188,4 +188,4 @@ def _plain(parts: dict[str, float]) -> dict[str, float]:
 
 def matmul_flops(fn: Callable[..., Any], *args: Any) -> int:
     """Two FLOPs per multiply-add of every matmul in `fn`, loops included."""
-    return round(tally(jax.make_jaxpr(fn)(*args), Rules(dead=True)).flops)
+    return round(count_operations(jax.make_jaxpr(fn)(*args), CountingRules(dead=True)).flops)

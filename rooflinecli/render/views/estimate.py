@@ -50,7 +50,7 @@ def view(answer: EstimateAnswer) -> Page:
         [Headline(headline(answer))],
         [_phases(answer)],
         [Pairs(limits(answer))],
-        _gap(answer),
+        _gap_explanations(answer),
         [
             Prose(m if constraint.endswith(OVERLOADED) else f"does not fit: {m}", indent=2, style="red")
             for m, constraint in {v.message: v.constraint for v in answer.violations}.items()
@@ -70,9 +70,9 @@ def limits(answer: EstimateAnswer) -> list[tuple[str, str]]:
         ahead = "" if ratio > _ALONE else f", {times(ratio)} {following}"
         most = _shares(phase)[: _NAMED if len(answer.timed) == 1 else _NAMED - 1]
         parts = ", ".join(f"{_GROUPS.get(group, group)} {percent(share)}" for share, group in most)
-        rows.append((_made(answer.workload, name) or name, f"{phase.bottleneck} bound{ahead}: {parts}"))
+        rows.append((_generated_kind(answer.workload, name) or name, f"{phase.bottleneck} bound{ahead}: {parts}"))
     full = (
-        f"{_made(answer.workload, name) or name} {percent(float(p.memory.total_bytes) / float(p.memory.capacity_bytes))}"
+        f"{_generated_kind(answer.workload, name) or name} {percent(float(p.memory.total_bytes) / float(p.memory.capacity_bytes))}"
         for name, p in answer.phases.items()
     )
     capacity = next(iter(answer.phases.values())).memory.capacity_bytes
@@ -83,24 +83,24 @@ def limits(answer: EstimateAnswer) -> list[tuple[str, str]]:
 
 def tried(change: TriedChange, work: Workload | None = None) -> str:
     """'--dtype fp8: ITL 10.2 ms (-23%), tokens/s +29%'."""
-    kind = _made(work, change.phase) or "token"
+    kind = _generated_kind(work, change.phase) or "token"
     rate = f", {kind}s/s {change.rate_gain_fraction:+.0%}" if abs(change.rate_gain_fraction) > _SMALL else ""
     change_of_time = f"{'-' if change.saved_fraction > 0 else '+'}{percent(abs(change.saved_fraction))}"
-    time = f"{_timed(work, change.phase)} {text(change.time_s, 'time_s')} ({change_of_time})"
+    time = f"{_latency_name(work, change.phase)} {text(change.time_s, 'time_s')} ({change_of_time})"
     checked = "; check accuracy" if change.phase == "train" and "fp8" in change.flags else ""
     return f"{change.flags}: {time}{rate}{checked}"
 
 
-def _made(work: Workload | None, phase: str) -> str:
+def _generated_kind(work: Workload | None, phase: str) -> str:
     """'image' or 'video' for the phase in which a diffusion model makes one."""
     if work is None or work.diffusion_steps is None or phase != "prefill":
         return ""
     return "image" if work.video_frames is None else "video"
 
 
-def _timed(work: Workload | None, phase: str) -> str:
+def _latency_name(work: Workload | None, phase: str) -> str:
     """What the time of a phase is called: TTFT, ITL, step; 'an image' or '4 videos' of a diffusion model."""
-    kind = _made(work, phase)
+    kind = _generated_kind(work, phase)
     if not kind or work is None:
         return "latency" if phase == "prefill" and work is not None and not work.output else TIMES[phase]
     return f"{work.batch:g} {kind}s" if work.batch != 1 else f"{'an' if kind == 'image' else 'a'} {kind}"
@@ -108,7 +108,7 @@ def _timed(work: Workload | None, phase: str) -> str:
 
 def _throughput(work: Workload, name: str, phase: phase_answer.PhaseAnswer) -> str:
     """'943 tok/s', '0.44 images/s'."""
-    if kind := _made(work, name):
+    if kind := _generated_kind(work, name):
         return f"{float(work.batch or 1) / float(phase.time_s):.3g} {kind}s/s"
     return rate(float(phase.tokens_per_s))
 
@@ -147,20 +147,20 @@ def _violated(answer: EstimateAnswer) -> list[tuple[str, str]]:
 def _serving(answer: EstimateAnswer, phases: Mapping[str, phase_answer.PhaseAnswer]) -> str:
     work, (name, last) = answer.workload, [*phases.items()][-1]
     times = ", ".join(
-        f"{_timed(work, phase)} {around(p.time_s, p.interval_s, 'time_s')}"
+        f"{_latency_name(work, phase)} {around(p.time_s, p.interval_s, 'time_s')}"
         for phase, p in phases.items()
         if phase in answer.timed
     )
     bottleneck = [p for phase, p in phases.items() if phase in answer.timed][-1].bottleneck
     each = [f"{money(float(usd))}/M {what}" for key, what in _PER_MILLION[:2] if (usd := answer.cost[key]) is not None]
     price = f"{', '.join(each)} tokens" if each else ""
-    if each and (kind := _made(work, name)):
+    if each and (kind := _generated_kind(work, name)):
         price = f"{money(_usd_of_one(answer, last))} per {kind}"
-    price = f", {price}{_contract(answer)}" if price else ""
+    price = f", {price}{_offer_kind(answer)}" if price else ""
     return f"{times}, {_throughput(work, name, last)}{price}; {bottleneck} bound."
 
 
-def _contract(answer: EstimateAnswer) -> str:
+def _offer_kind(answer: EstimateAnswer) -> str:
     """The kind of offer behind the dollars, where it is not on demand: ' (reserved-3y)'."""
     return "" if answer.price is None or answer.price.kind == "on-demand" else f" ({answer.price.kind})"
 
@@ -176,7 +176,7 @@ def _training(answer: EstimateAnswer) -> str:
     assert isinstance(phase, phase_answer.TrainAnswer)
     run, usd = "", None if answer.cost.training_usd is None else float(answer.cost.training_usd)
     if phase.run_s is not None:
-        spent = "" if usd is None else f" for {money(usd)}{_contract(answer)}"
+        spent = "" if usd is None else f" for {money(usd)}{_offer_kind(answer)}"
         steps = f"{text(phase.steps, 'steps')} step{'' if phase.steps == 1 else 's'}"
         run = f", {steps} in {text(phase.run_s, 'time_s')}{spent}"
     if phase.run_s is not None and phase.elapsed_s is not None:
@@ -202,7 +202,13 @@ def _facts(answer: EstimateAnswer) -> str:
 def _phases(answer: EstimateAnswer) -> Table:
     work = answer.workload
     columns = (
-        Column("", lambda n: _timed(work, n[0]) if _made(work, n[0]) else f"{n[0]} {_timed(work, n[0])}", text=True),
+        Column(
+            "",
+            lambda n: (
+                _latency_name(work, n[0]) if _generated_kind(work, n[0]) else f"{n[0]} {_latency_name(work, n[0])}"
+            ),
+            text=True,
+        ),
         Column("floor", lambda named: text(named[1].floor_s, "floor_s"), drop=3),
         Column("expected", lambda named: text(named[1].time_s, "time_s")),
         Column("80% interval", lambda named: text(named[1].interval_s, "interval_s"), drop=4),
@@ -225,13 +231,13 @@ def _breakdown(answer: EstimateAnswer) -> Pairs:
         more = [
             *_further(phase),
             *(
-                _derived(phase, row, at_tdp, _made(answer.workload, name))
+                _derived(phase, row, at_tdp, _generated_kind(answer.workload, name))
                 for row in DERIVED
                 if row.name in phase.derived and not row.detail
             ),
         ]
         parts = ", ".join(f"{_GROUPS.get(group, group)} {percent(share)}" for share, group in _shares(phase))
-        rows.append((_made(answer.workload, name) or name, "; ".join([used, parts, *more])))
+        rows.append((_generated_kind(answer.workload, name) or name, "; ".join([used, parts, *more])))
     return Pairs(rows)
 
 
@@ -281,7 +287,7 @@ def _memory(answer: EstimateAnswer) -> Pairs:
     rows, seen = [], []
     for name, phase in answer.phases.items():
         sizes = phase.layout_of_phase
-        rows += [(_made(answer.workload, name) or name, _held(phase.memory)), ("", _bar(phase.memory))]
+        rows += [(_generated_kind(answer.workload, name) or name, _memory_use(phase.memory)), ("", _bar(phase.memory))]
         key = ("train" if name == "train" else "serve", sizes.to_dict())
         if key not in seen:
             seen.append(key)
@@ -299,7 +305,7 @@ def _bar(memory: phase_answer.Residency) -> str:
     return f"[{cells:.<{BAR}}]"
 
 
-def _held(memory: phase_answer.Residency) -> str:
+def _memory_use(memory: phase_answer.Residency) -> str:
     used = float(memory.total_bytes) / float(memory.capacity_bytes)
     pieces = [f"{label} {si(float(memory[key]), 'B')}" for key, label in PIECES if memory.get(key)]
     if memory.host_bytes:
@@ -315,20 +321,20 @@ def _cost(answer: EstimateAnswer) -> Block:
     cost = answer.cost
     if cost.usd_per_device_hour is None:
         return Prose("no price for this chip; --price USD gives the cost per million tokens", indent=2)
-    kind = _made(answer.workload, "prefill")
+    kind = _generated_kind(answer.workload, "prefill")
     per_million = [
         (key, what) for key, what in _PER_MILLION if cost[key] is not None and (what == "training" or not kind)
     ]
     each = [f"{money(_usd_of_one(answer, answer.phases['prefill']))} per {kind}"] if kind else []
     each += [f"{money(float(cost[key]))}/M {what} tokens" for key, what in per_million]
     run = "" if cost.training_usd is None else f"; the run {money(float(cost.training_usd))}"
-    offered = "" if answer.price is None else f" ({_offered(answer.price)})"
+    offered = "" if answer.price is None else f" ({_price_source(answer.price)})"
     return Prose(
         f"cost at {money(float(cost.usd_per_device_hour))} per device-hour{offered}: {', '.join(each)}{run}", 2
     )
 
 
-def _offered(price: PriceAnswer) -> str:
+def _price_source(price: PriceAnswer) -> str:
     """'verda spot, 2026-01-01, 331 days old: ...': who offers it since when, and the spread where no provider was named."""
     parts = [" ".join(filter(None, (price.provider, price.kind, price.region))) + f", {price.date}".removesuffix(", ")]
     if price.offers > 1:
@@ -338,13 +344,13 @@ def _offered(price: PriceAnswer) -> str:
     return "; ".join([*parts, ("of no known day" if days is None else f"{days:.0f} days old") + stale])
 
 
-def _gap(answer: EstimateAnswer) -> list[Block]:
+def _gap_explanations(answer: EstimateAnswer) -> list[Block]:
     """Return single changes that would bring the measured phase to its time."""
     measured = next(((name, p) for name, p in answer.phases.items() if p.measured_time_s is not None), None)
     if not answer.gap_explanations or measured is None:
         return []
     name, phase = measured
-    what = "the step" if name == "train" else _timed(answer.workload, name)
+    what = "the step" if name == "train" else _latency_name(answer.workload, name)
     step = f"{what} from {text(phase.time_s, 'time_s')} to {text(phase.measured_time_s, 'time_s')}"
     brings = [abs(row.gap) < 0.02 for row in answer.gap_explanations]
     nearest = "" if all(brings) else ", or comes near" if any(brings) else "; nearest:"
