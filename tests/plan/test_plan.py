@@ -512,3 +512,15 @@ def test_what_is_to_be_tried_is_met(asked: str) -> None:
     words[words.index(tries[1]) + 1] = tries[2].strip("'")
     assert run_cli("plan", *words, "--hw", "h100").code == 0
     assert "preempted" not in asked or "limit: failures and preemptions" in " ".join(ran.out.split())
+
+
+@pytest.mark.slow
+def test_a_deadline_that_nothing_meets_is_answered_with_the_fastest_run():
+    """The first line has the time that the remedy asks for, which is met when it is followed."""
+    asked = ("plan", "llama-3-8b", "--tokens", "1T", "--hw", "h100", "-n", "16", "--deadline")
+    said = " ".join(run_cli(*asked, "10d").out.split())
+    head = re.search(
+        r"infeasible, the fastest takes ([\d.]+) days on 16 x H100 SXM5 80GB at the pessimistic bound", said
+    )
+    remedy = re.search(r"try --deadline ([\d.]+d)", said)
+    assert head and remedy and run_cli(*asked, remedy[1]).code == 0

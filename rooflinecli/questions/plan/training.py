@@ -451,7 +451,8 @@ class ChipPlan:
         if any(every[n].best.estimate is not None and not every[n].goodput for n in every):
             limit = "failures and preemptions"
         if (deadline := asked.plan.deadline) is not None:
-            remedy = f"; try --deadline {rounded_up(took / 86400):g}d"
+            larger = " or a larger --batch" if limit == "--batch" else ""
+            remedy = f"; try --deadline {rounded_up(took / 86400):g}d{larger}"
             if limit == "-n or --power":  # how many would meet it
                 counts = ladder(min(reach(EstimateContext(self.request)), MOST), HOST)
                 need = min_count(

@@ -164,8 +164,13 @@ def _headline(answer: types.PlanAnswer, rows: list[types.SizedChip]) -> str:
 
 
 def _cheapest(answer: types.PlanAnswer) -> str:
-    """What the cheapest run that the budget does not pay for is expected to cost, and costs at the bound that is over it."""
-    rows = [row for row in answer.rows if isinstance(row, types.TrainingChip)]
+    """What the cheapest run that the budget does not pay for is expected to cost, and costs at the bound that is over it; or how long the
+    fastest takes that misses the deadline."""
+    rows = [row for row in answer.rows if isinstance(row, types.TrainingChip) and row.elapsed_s]
+    late = min(rows, key=lambda row: row.time_at_bound_s, default=None)
+    if isinstance(answer, types.TrainingPlan) and late and late.time_at_bound_s > (answer.deadline_s or math.inf):
+        on = f"{late.devices:,} x {late.hardware}"
+        return f", the fastest takes {text(late.time_at_bound_s, 'run_s')} on {on} at {BOUNDS[answer.bound]}"
     over = [(row.cost_at_bound_usd, row) for row in rows if row.cost_at_bound_usd and row.elapsed_usd]
     usd, row = min(over, key=lambda each: each[0], default=(0.0, None))
     if row is None or usd <= (answer.budget_usd or math.inf):
