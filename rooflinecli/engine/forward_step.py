@@ -337,7 +337,7 @@ def _image_generation(ctx: EstimateContext, layout: Layout, costs: StepAccumulat
 
 def lone_prefill_s(ctx: EstimateContext, layout: Layout) -> Number:
     """Seconds of the prefill of a lone prompt, computed once."""
-    return ctx.memoized(layout, "lone prefill", lambda: prefill_pass(ctx, layout).seconds)
+    return ctx.memoized(layout, "lone prefill", lambda: prefill_pass(ctx, layout).seconds, arrays=True)
 
 
 def computed_tokens(ctx: EstimateContext) -> tuple[Number, Number]:

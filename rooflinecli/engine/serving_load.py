@@ -58,7 +58,7 @@ class ReplicaLoad:
 
 def load(ctx: EstimateContext, layout: Layout) -> ReplicaLoad:
     """The load asked for, on one replica. Raises Infeasible for a request rate that it cannot sustain."""
-    return ctx.memoized(layout, "load", lambda: _load(ctx, layout))
+    return ctx.memoized(layout, "load", lambda: _load(ctx, layout), arrays=True)
 
 
 def _load(ctx: EstimateContext, layout: Layout) -> ReplicaLoad:
@@ -120,7 +120,7 @@ def prefill_interference_s(ctx: EstimateContext, layout: Layout) -> Number:
         step = forward_step(ctx, layout, MANY, read, keys, decode=False, engine=False)
         return label(step.seconds / MANY, "t_pre")
 
-    return ctx.memoized(layout, "prefill interference", seconds)
+    return ctx.memoized(layout, "prefill interference", seconds, arrays=True)
 
 
 def arrivals(ctx: EstimateContext, layout: Layout) -> tuple[Number, Number, Number]:

@@ -375,6 +375,46 @@ def test_heads_of_a_service_say_which_rate_the_dollars_are_at():
     assert "/M input and output tokens at 2 req/s" in " ".join(ran.out.split())
 
 
+@pytest.mark.parametrize(
+    ("bound", "itl_ms", "place"),
+    [("expected", 40, 0), pytest.param("pessimistic", 30, 1, marks=pytest.mark.slow), pytest.param("expected", 30, 0, marks=pytest.mark.slow)],
+)  # fmt: skip
+def test_a_plan_holds_its_slo_while_requests_arrive_at_random(tmp_path, bound, itl_ms, place):
+    """An open loop waits longer than as many clients do: the devices of a plan meet the limit under `estimate --qps`, fewer do not; a
+    search and a fleet take as many."""
+    load = [
+        "llama-3.3-70b",
+        "--hw",
+        "h100",
+        "--prompt",
+        "2k",
+        "--output",
+        "512",
+        "--engine",
+        "vllm",
+        "--tp",
+        "4",
+        "--qps",
+        "20",
+    ]
+    slo = ["--slo", f"ttft=2s,itl={itl_ms}ms", "--bound", bound, "--format", "json"]
+    (row,) = run_cli("plan", *load, *slo).json["rows"]
+    devices = row["devices"]
+
+    def itl(n: int) -> float:
+        found = run_cli("estimate", *load, "-n", f"{n}", "--dp", f"{n // 4}", "--bound", bound, "--format", "json").json
+        decode = found["phases"]["decode"]
+        return 1e3 * (decode["interval_s"][1] if place else decode["time_s"]) if found["feasible"] else float("inf")
+
+    assert itl(devices) <= itl_ms < itl(devices - 4)
+    (found, *_) = run_cli("search", *load, *slo, "--phase", "decode").json["results"]
+    assert found["serve"]["devices"] == devices
+    file = tmp_path / "fleet.yaml"
+    service = f"llama-3.3-70b: {{qps: 20, prompt: 2k, output: 512, engine: vllm, tp: 4, slo: 'ttft=2s,itl={itl_ms}ms'}}"
+    file.write_text(f"fleet:\n  h100: {{devices: 64}}\nbound: {bound}\nmodels:\n  {service}\n")
+    assert sum(placed["devices"] for placed in run_cli("fleet", str(file), "--format", "json").json["rows"]) == devices
+
+
 def test_latencies_of_a_plan_are_those_of_an_estimate_under_the_rate():
     load = ["llama-3-8b", "--hw", "a100", "--prompt", "1500", "--output", "100", "--qps"]
     (row,) = run_cli("plan", *load, "20", "--slo", "ttft=2s,itl=30ms", "--format", "json").json["rows"]

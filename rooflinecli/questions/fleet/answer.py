@@ -64,7 +64,9 @@ def offers(task: tuple[FleetService, DeviceGroup, str]) -> InstanceOptions:
         closest = found.nearest(worst).shortfall
         return InstanceOptions([], f"no instance meets the SLO; the closest misses it: {closest}", domain, tried)
     chosen = _fastest_by_size(found.one, np.where(keep, found.at_bound(RATE, less=False), 0.0))
-    return InstanceOptions([instance(options, layout) for layout in chosen], "", domain, tried)
+    return InstanceOptions(
+        [instance(options, layout, found.one.rate_limit(layout)) for layout in chosen], "", domain, tried
+    )
 
 
 def _domain(ctx: EstimateContext) -> int:
@@ -161,11 +163,7 @@ class Placement:
             return []
         sizes = [(devices_taken(one.devices, there.domain, self.rounding), one) for one in there.found]
         ends = self.question.bound, "expected"
-        return [
-            (InstanceOption(size, *(float(one.rate.at(end, less=False)) for end in ends)), one)
-            for size, one in sizes
-            if size <= group.devices
-        ]
+        return [(InstanceOption(size, *map(one.sustained, ends)), one) for size, one in sizes if size <= group.devices]
 
     @cached_property
     def program(self) -> AllocationProgram:

@@ -40,13 +40,19 @@ PRICE = "cost.usd_per_million_output_tokens"
 
 @dataclass(frozen=True)
 class ServingInstance:
-    """An instance: its request and estimate at capacity, its command, requests per second with its ends."""
+    """An instance: its request and estimate at capacity, its command, requests per second with its ends, and up to which of them the limits on
+    latencies hold in an open loop at the bound."""
 
     layout: InstanceLayout
     request: Request
     found: EstimateAnswer
     rate: IntervalBounds
     command: str
+    within: float
+
+    def sustained(self, bound: str) -> float:
+        """Requests per second at the bound with the latencies inside their limits."""
+        return min(float(self.rate.at(bound, less=False)), self.within)
 
     @property
     def hardware(self) -> str:
@@ -74,7 +80,7 @@ class ServingInstance:
             itl_s=other.time_s if "decode" in self.found.timed else None,
             interval_itl_s=list(other.interval_s) if "decode" in self.found.timed else None,
             ttft_at_qps_s=at_qps[0], itl_at_qps_s=at_qps[1],
-            requests_per_s=count * self.rate.expected, requests_per_s_interval=[count * self.rate.low, count * self.rate.high],
+            requests_per_s=count * self.rate.expected, requests_per_s_interval=[count * self.sustained("pessimistic"), count * self.rate.high],
             usd_per_million_input_tokens=self.found.cost.usd_per_million_input_tokens,
             usd_per_million_output_tokens=tokens.expected if tokens else None,
             usd_per_million_output_tokens_interval=[tokens.low, tokens.high] if tokens else None,
@@ -83,7 +89,7 @@ class ServingInstance:
         )  # fmt: skip
 
 
-def instance(options: Options, layout: InstanceLayout) -> ServingInstance:
+def instance(options: Options, layout: InstanceLayout, within: float) -> ServingInstance:
     """The instance of a layout that a serving search found, as its command asks for it. options: those of the search."""
     sizes = {axis: layout[axis] for axis in ("tp", "pp", "dp", "ep")}
     own = {k: v for k, v in options.items() if k not in ("n", "batch", "cp", *sizes)}
@@ -96,7 +102,9 @@ def instance(options: Options, layout: InstanceLayout) -> ServingInstance:
     )
     floor = float(interval_bound(expected, "requests_per_s", decode, "floor", less=False))
     rate = IntervalBounds(expected, "decode", floor, low, high)
-    return ServingInstance(layout, asked, found, rate, estimate_command(options, layout.command, ("prefill", "decode")))
+    return ServingInstance(
+        layout, asked, found, rate, estimate_command(options, layout.command, ("prefill", "decode")), within
+    )
 
 
 def plan_chip(asked: PlanTarget, name: str) -> tuple[PlannedChip, int]:
@@ -120,7 +128,8 @@ def plan_chip(asked: PlanTarget, name: str) -> tuple[PlannedChip, int]:
     layouts = int(grid.one.legal.sum())
     if not keep.any():
         return none(f"no instance meets the SLO; the closest misses it: {grid.nearest(worst).shortfall}"), layouts
-    row = _row(asked, name, grid.best(keep, 1)[0].layout)
+    best = grid.best(keep, 1)[0].layout
+    row = _row(asked, name, best, grid.one.rate_limit(best))
     most = asked.most_devices(name)
     if most is not None and row.devices > most:
         limit = "-n" if most == asked.most else "--power"
@@ -138,11 +147,11 @@ def plan_chip(asked: PlanTarget, name: str) -> tuple[PlannedChip, int]:
     return row, layouts
 
 
-def _row(asked: PlanTarget, name: str, layout: InstanceLayout) -> ServingChip:
+def _row(asked: PlanTarget, name: str, layout: InstanceLayout, within: float) -> ServingChip:
     """A layout with as many instances as carry the rate at the bound; each number is what its command prints."""
     assert asked.qps is not None
-    one = instance(asked.each[name], layout)
-    count = int(serving.instances_for_rate(asked.qps, one.rate.at(asked.bound, less=False)))
+    one = instance(asked.each[name], layout, within)
+    count = int(serving.instances_for_rate(asked.qps, one.sustained(asked.bound)))
     devices = count * one.devices
     numbers = one.times(count, devices, asked.qps)
     hourly = None if one.price is None else float(cost.fleet_price(devices, one.price))

@@ -9,7 +9,7 @@ The transfer of the KV cache between the pools is not charged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
@@ -49,6 +49,9 @@ class InstanceGrid:
     legal: np.ndarray
     fits: np.ndarray
     prefill_share: Number = 0.0  # of the server time, where an instance does both phases
+    within: Number = (
+        np.inf
+    )  # requests per second up to which arrivals at random times satisfy the limits on latencies, of each instance
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -56,6 +59,11 @@ class InstanceGrid:
 
     def whole(self, value: Number) -> np.ndarray:
         return np.broadcast_to(value, self.shape)
+
+    def rate_limit(self, layout: InstanceSizes) -> float:
+        """Requests per second up to which an instance of the grid satisfies the limits on latencies in an open loop."""
+        place = [one.flags() for one in self.layouts].index(layout.flags())
+        return float(self.whole(self.within)[place, 0])
 
 
 def layouts(ctx: EstimateContext, open_values: OpenValues, most: int) -> list[InstanceSizes]:
@@ -86,15 +94,40 @@ def request_of(request: Request, sizes: InstanceSizes, **load: float) -> Request
     return replace(request, devices=float(sizes.ranks), **axes, **load)  # type: ignore[arg-type]
 
 
-def evaluate(request: Request, found: list[InstanceSizes], batches: np.ndarray, disaggregated: bool) -> InstanceGrid:
-    """Prefill and decode of every instance at every batch: one closed loop of both, or each in a pool of its own (`disaggregated`)."""
-    columns = batches.reshape(1, -1)
-    asked = replace(request, phases=("prefill", "decode"))
+def laid_out(request: Request, found: list[InstanceSizes]) -> Layout:
+    """All instances as one layout, whose sizes are columns."""
     tp, pp, dp, ep = (
         np.array([f[k] for f in found], dtype=np.float64).reshape(-1, 1) for k in ("tp", "pp", "dp", "ep")
     )
     given = legal.layout_fields(request, "decode") | {"sequence_parallel": bool(request.sequence_parallel)}
-    plan = Layout(tp=tp, pp=pp, dp=dp, ep=ep, zero=0, flash=request.flash, **given)
+    return Layout(tp=tp, pp=pp, dp=dp, ep=ep, zero=0, flash=request.flash, **given)
+
+
+HALVINGS = 10  # of the range in which the rate of an instance is looked for: to a thousandth
+
+
+def rate_within(
+    request: Request, found: list[InstanceSizes], most: np.ndarray, holds: Callable[[Mapping[str, PhaseAnswer]], Number]
+) -> np.ndarray:
+    """The largest rate of each instance, up to `most`, at which an open loop satisfies `holds`, by halving; arrays of shape (instances, 1).
+
+    Requests that arrive at random times wait longer than those of a closed loop of as many clients.
+    """
+    plan, low, high = laid_out(request, found), 0.0 * most, most
+    for turn in range(HALVINGS + 1):
+        rate = high if turn == 0 else (low + high) / 2
+        ctx = EstimateContext(replace(request, phases=("prefill", "decode"), concurrency=None, qps=rate))
+        phases = {phase: answer(ctx, plan, phase) for phase in ("prefill", "decode")}
+        held = np.broadcast_to(holds(phases), most.shape)
+        low, high = np.where(held, rate, low), np.where(held, high, rate)
+    return low
+
+
+def evaluate(request: Request, found: list[InstanceSizes], batches: np.ndarray, disaggregated: bool) -> InstanceGrid:
+    """Prefill and decode of every instance at every batch: one closed loop of both, or each in a pool of its own (`disaggregated`)."""
+    columns = batches.reshape(1, -1)
+    asked = replace(request, phases=("prefill", "decode"))
+    plan = laid_out(request, found)
     with np.errstate(all="ignore"):
         ctx = EstimateContext(replace(asked, batch=columns) if disaggregated else replace(asked, concurrency=columns))
         held = np.logical_not(waits_for_cache(ctx, plan))

@@ -16,6 +16,7 @@ from rooflinecli.core.units import duration, si
 from rooflinecli.engine import legality, option_conflicts
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import interval_bound, token_price_at_qps, token_prices
+from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.formulas import cost, serving
 from rooflinecli.questions.conditions import Condition
 from rooflinecli.questions.estimate.answer import estimate, warn_of_foreign
@@ -39,6 +40,12 @@ _OF_PHASE = {  # quantity of `serve` -> its phase and the quantity there whose i
     "prefill_requests_per_s": ("prefill", "requests_per_s"),
     "decode_requests_per_s": ("decode", "requests_per_s"),
     "instance_tokens_per_s": ("decode", "tokens_per_s"),
+}
+_LATENCIES = {
+    "serve.ttft_s": "prefill",
+    "serve.itl_s": "decode",
+    "prefill.time_s": "prefill",
+    "decode.time_s": "decode",
 }
 
 
@@ -114,6 +121,9 @@ class ServingGrid:
         value = self.value_of(quantity)
         with np.errstate(all="ignore"):
             found = interval_bound(value, name, self.one.phases.get(phase), self.question.request.bound, less)
+            if head == "serve" and rest in ("requests_per_s", "decode_requests_per_s"):
+                several = self.serve["instances"] if rest == "requests_per_s" else 1.0
+                found = np.minimum(found, self.one.within * several)
         return self.one.whole(found)
 
     def limited(self, condition: Condition) -> np.ndarray:
@@ -252,12 +262,23 @@ def serving_grid(question: ServingSearchQuestion, refusal: str) -> ServingGrid:
     grid = instances.evaluate(
         question.request, layouts, np.array(question.batches, dtype=np.float64), disaggregated=False
     )
-    one = grid.serve
+    one, bound = grid.serve, question.request.bound
     with np.errstate(all="ignore"):
+        rate = interval_bound(one["decode_requests_per_s"], "requests_per_s", grid.phases["decode"], bound, less=False)
+        if limits := [c for c in question.conditions if c.upper and c.quantity in _LATENCIES]:
+
+            def holds(phases: Mapping[str, PhaseAnswer]) -> Number:
+                late = [
+                    c.holds(interval_bound(phases[p].time_s, "time_s", phases[p], bound, True))
+                    for c in limits
+                    for p in [_LATENCIES[c.quantity]]
+                ]
+                return np.logical_and.reduce(np.broadcast_arrays(*late))
+
+            most = np.where(grid.legal & grid.fits, rate, 0.0).max(axis=1, keepdims=True)
+            grid.within = instances.rate_within(question.request, layouts, most, holds)
         if question.qps is not None:
-            rate, bound = one["decode_requests_per_s"], question.request.bound
-            rate = interval_bound(rate, "requests_per_s", grid.phases["decode"], bound, less=False)
-            count = serving.instances_for_rate(question.qps, rate)
+            count = serving.instances_for_rate(question.qps, np.minimum(rate, grid.within))
         elif question.devices is not None:
             count = serving.whole_instances(question.devices, one["instance_devices"])
         else:
