@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -30,9 +29,8 @@ class Made:
     command = "roofline estimate"
     found = SimpleNamespace(model=SimpleNamespace(name="Llama"))
 
-    @property
-    def rate(self) -> Any:
-        return SimpleNamespace(at=lambda bound, less: self.carries)
+    def sustained(self, bound: str) -> float:
+        return self.carries
 
     def times(self, count: int, devices: int, qps: float) -> ServiceNumbers:
         return ServiceNumbers(
