@@ -282,3 +282,20 @@ def test_a_folder_is_read_by_its_bare_name_and_a_default_that_decides_is_named(t
     for _ in range(2):  # a long-lived process says it of every question, though it reads the file once
         with pytest.warns(RooflineWarning, match="num_attention_heads 32; they decide"):
             rl.estimate(".", "h100", phase="decode")
+
+
+@pytest.mark.parametrize(
+    "config, count",
+    [
+        # openai/whisper-tiny, whose repository has 37,760,640 parameters
+        ({"model_type": "whisper", "architectures": ["WhisperForConditionalGeneration"], "is_encoder_decoder": True, "d_model": 384, "vocab_size": 51865, "encoder_layers": 4,
+          "decoder_layers": 4, "encoder_attention_heads": 6, "decoder_attention_heads": 6, "encoder_ffn_dim": 1536, "decoder_ffn_dim": 1536, "num_mel_bins": 80,
+          "max_source_positions": 1500, "max_target_positions": 448, "forced_decoder_ids": [[1, 50259], [2, 50359], [3, 50363]]}, 37_760_640),
+        # openai-community/gpt2-xl as older releases wrote it: 1,557,611,200
+        ({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": 1600, "n_layer": 48, "n_head": 25, "n_ctx": 1024, "n_positions": 1024, "vocab_size": 50257,
+          "output_past": True}, 1_557_611_200),
+    ],
+    ids=["whisper-tiny", "gpt2-xl"],
+)  # fmt: skip
+def test_fields_of_older_releases_change_no_shape(config, count):
+    assert parameters(model_from(Document(from_config(config), Path("config.json"), {}))).total == count

@@ -394,3 +394,10 @@ def test_an_argument_that_is_not_given_has_the_default_that_its_script_states(te
 
 def test_a_redirection_of_the_script_itself_does_not_end_it():
     assert commands("exec > >(tee log) 2>&1\nvllm serve Qwen/Qwen3-8B -tp 2\n")[-1][:2] == ["vllm", "serve"]
+
+
+def test_the_values_of_a_template_lie_above_its_folder(tmp_path):
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "values.yaml").write_text("model: Qwen/Qwen3-8B\n")
+    text = "kind: Pod\nspec: {containers: [{command: [vllm, serve, '{{ .Values.model }}']}]}\n"
+    assert options_of(text, tmp_path / "templates", "pod.yaml")[0]["model"] == "Qwen3-8B"

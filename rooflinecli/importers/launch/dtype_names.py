@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -115,8 +116,13 @@ def _untuned(name: str) -> str | None:
 
 def registered(name: object) -> ModelSpec | None:
     """The model of a name or path; None where there is none here."""
+    return _loaded(str(name)) if not Path(str(name)).exists() else _loaded.__wrapped__(str(name))  # a file may change
+
+
+@functools.cache
+def _loaded(name: str) -> ModelSpec | None:
     try:
-        return load_model(str(name))
+        return load_model(name)
     except RooflineError:
         return None
 
@@ -125,8 +131,9 @@ def _plain(name: str) -> str:
     return re.sub(r"\W|_", "", name).lower()
 
 
+@functools.cache
 def known(name: str) -> bool:
-    """Whether the registry has a model of this name."""
+    """Whether the registry has a model of this name: a benchmark's loops start thousands of servers of one."""
     try:
         return bool(find("models", name))
     except RooflineError:

@@ -220,9 +220,8 @@ def _config(tree: Any, source: Source) -> Iterator[Launch]:
 
 
 def _yaml(source: Source) -> Iterator[Launch]:
-    chart = (
-        source.sibling("values.yaml", False) or source.sibling("../values.yaml", False) if "{{" in source.text else None
-    )
+    where = "../values.yaml" if source.folder and source.folder.resolve().name == "templates" else "values.yaml"
+    chart = source.sibling(where, False) if "{{" in source.text else None
     values = next(iter(containers.documents(chart, "values.yaml")), None) if chart else None
     text, left = containers.followed(source.text, values) if "{{" in source.text else (source.text, [])
     found = containers.joined(containers.documents(text, source.name, values))

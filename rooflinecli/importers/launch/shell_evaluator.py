@@ -63,7 +63,7 @@ def _parsed(text: str) -> Node:
 def _raw(node: Node) -> str:
     """The text of a node as written, unknown values put back."""
     text = (node.text or b"").decode(errors="replace")
-    return "".join(chr(ord(c) - _PRIVATE) if ord(c) >= _PRIVATE else c for c in text)
+    return text if text.isascii() else "".join(chr(ord(c) - _PRIVATE) if ord(c) >= _PRIVATE else c for c in text)
 
 
 @dataclass
