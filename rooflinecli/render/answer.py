@@ -34,8 +34,6 @@ def render(
     if format == "csv":
         return _csv(answer, table)
     if format == "markdown":
-        from rooflinecli.render.answer import draw as markdown
-
         return markdown(view(answer))
     if format == "html":
         from rooflinecli.render.report.page import whole
@@ -129,7 +127,7 @@ def inert(cell: C) -> C | str:
     return cell
 
 
-def draw(page: Page) -> str:
+def markdown(page: Page) -> str:
     """The blocks of an answer as Markdown."""
     return "\n\n".join("\n\n".join(map(_block, group)) for group in (*page.groups, *page.details))
 
