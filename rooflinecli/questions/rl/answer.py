@@ -420,11 +420,9 @@ def _notes(composed: Composed, constants: Constants, log: RlStep | None) -> list
     """Remarks on the constants, the log, staleness and memory."""
     found = []
     if constants in (PUBLISHED, RECURRENT):
-        found.append(
-            f"a framework's own seconds are those of {constants.source}; --calibrate LOG fixes them from one step of your own"
-        )
+        found.append(f"framework overhead is fitted to {constants.source}; --calibrate LOG fits it to a step of yours")
     else:
-        found.append(f"parts are as long as in {constants.source}")
+        found.append(f"times of the parts are fitted to {constants.source}")
     tokens = sum(sample.tokens for sample in composed.samples)
     if log is not None and log.tokens and abs(tokens / log.tokens - 1) > OTHER_LOAD:
         found.append(
@@ -433,7 +431,7 @@ def _notes(composed: Composed, constants: Constants, log: RlStep | None) -> list
     if log is not None:
         times = ((part, seconds_of(log, part.name, composed.parts)) for part in composed.parts)
         found += [
-            f"{part.name} of the log took {duration(seconds)}, less than the floor of {duration(part.floor_s)}: its step is a smaller one than this question's"
+            f"{part.name} of the log took {duration(seconds)}, less than the floor of {duration(part.floor_s)}: the logged step is smaller than this one"
             for part, seconds in times
             if seconds and seconds < part.floor_s
         ]
@@ -445,7 +443,7 @@ def _notes(composed: Composed, constants: Constants, log: RlStep | None) -> list
     if composed.question.staleness:
         off = composed.question.staleness
         found.append(
-            f"samples are up to {off} step{'s' if off > 1 else ''} older than the policy that they train; what that costs in reward is not in the seconds"
+            f"samples lag the policy by up to {off} step{'s' if off > 1 else ''}; the effect on reward is not estimated"
         )
     found += foreign(composed.rollout.engine.ctx)
     if composed.offloaded:
