@@ -17,7 +17,7 @@ class Calibrate(EstimateOptions, Question["CalibrationAnswer"]):
     """Fit the engine's constants to your own measurements, validated on held-out rows, and write a hardware file.
 
     Reads vLLM, SGLang, AIPerf, genai-perf, GuideLLM, InferenceX, trtllm-bench, llama-bench, MLPerf, NCCL, OSU and perftest
-    results, and logs of Megatron, NeMo, torchtitan, MaxText, DeepSpeed, llm-foundry and the Hugging Face Trainer. Exit code 1
+    results, tables of results, and logs of Megatron, NeMo, torchtitan, MaxText, DeepSpeed, llm-foundry and the Hugging Face Trainer. Exit code 1
     when nothing is written because the held-out rows got worse.
     """
 

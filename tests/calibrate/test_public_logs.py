@@ -676,6 +676,58 @@ PUBLIC: dict[str, tuple[str, list[tuple]]] = {
         "INFO train.py:323 in record_current_batch_training_metrics -- tflops=189.8,step=1,loss=11.61,tgs (tokens/gpu/second)=4274.45,lr=6e-07,micro_num=4\n",
         [(1, "train", 4274.45, "tokens/s/device", {})],
     ),
+    "argonne-lcf/LLM-Inference-Bench:Plots/Fig_18/SN40L_latency_throughput.csv": (  # the rate counts prompts too, and tells the unit of the latency
+        "Hardware,Num of Hardware,Framework,Model,Input Output Length,Batch Size,Latency,Throughput\n"
+        "SambaNova SN40L,8,sambaflow,mistralai/Mistral-7B-v0.1,128,1,0.20874103065883887,1226.4\n\nSambaNova SN40L,8,sambaflow,mistralai/Mistral-7B-v0.1,128,16,0.5878638268557322,6967.6\n",
+        [(2, "static", 0.208741, "s/batch", {"model": "mistralai/Mistral-7B-v0.1", "n": 8, "prompt": 128, "output": 128, "batch": 1, "device": ["SambaNova SN40L"]}), (4, "static", 0.587864, "s/batch", {"batch": 16})],
+    ),
+    "argonne-lcf/LLM-Inference-Bench:Plots/Fig_21/all_results_TTFT.csv": (
+        "Hardware,Num of Hardware,Framework,Model,Input Length,Output Length,Batch Size,Latency\n\nNvidia A100 GPU,1,vLLM,meta-llama/Llama-2-7b-hf,1024,1,16,2.27\n",
+        [(3, "itl", 2.27, "s", {"unread": "the unit of its latency is not stated", "engine": "vllm", "device": ["Nvidia A100"]})],
+    ),
+    "LottoLottoLotto/4x3090-llm-benchmarks:catalog/models/qwen3-5-27b.md": (
+        "| run | model | quant | engine | layout | ctx | conc | primary metric |\n|---|---|---|---|---|---:|---:|---:|\n| a | Qwen3.5-27B | awq-int4 | vllm 0.23.0 | TP=4 | 8192 | 1 | **26.11** output tok/s |\n",
+        [(3, "throughput", 26.11, "tokens/s", {"model": "Qwen3.5-27B", "weight-dtype": "int4", "tp": 4, "concurrency": 1, "notes": (
+            "of its table the columns run, ctx are not read", "the tokens per second of its table are taken as those of the output")})],
+    ),
+    "SvangenStudios/dgx-spark-agent-serving-benchmarks:results/RESULTS.md": (
+        "| Content | Decode | Draft acceptance |\n|---|---|---|\n| Code | **62.5–68.1 tok/s** | **71.0%** |\n| English prose | 35.3 tok/s | 28.4% |\n\n"
+        "| Depth | Prompt tokens | Hits | TTFT | Prefill |\n|---|---|---|---|---|\n| 32K | 33,089 | 3/3 | 0.30 min | 1,810 tok/s |\n",
+        [
+            (4, "itl", 1 / 35.3, "s", {"unread": "speculative decoding; its tokens of a step are not stated", "notes": (
+                "the load is not in the file", "of its table the columns Content are not read", "lines 3 of its table are not read: no single figure")}),
+            (8, "ttft", 18.0, "s", {"prompt": 33089, "unread": ""}),
+        ],
+    ),
+    "vllm-project/production-stack:tutorials/25-v100-legacy-gpu-deployment.md": (
+        "| Model | TP | Approx. throughput | Notes |\n| --- | --- | --- | --- |\n| `Qwen2.5-7B-Instruct` | 2 | ~155 tok/s/GPU | NVLink pair. |\n",
+        [(3, "throughput", 310.0, "tokens/s", {"tp": 2, "unread": "its table says neither of serving nor of training what it is"})],
+    ),
+    "awslabs/awsome-distributed-training:3.test_cases/pytorch/vllm/dsv3-uccl-nixl/README.md": (
+        "| Config | GPUs | Burst tok/s | P50 TPOT @1RPS | tok/s/GPU |\n| --- | :--: | --: | --: | --: |\n| 1P+1D | 16 | 4,082 | 20.93ms | 255.10 |\n",
+        [(3, "throughput", 4081.6, "tokens/s", {"n": 16, "unread": "separate pools of prefill and decode are not one estimate"})],
+    ),
+    "stas00/ml-engineering:inference/README.md, speeds of human readers": (
+        "| Reader   | WPM |   TPS |  TPOT |\n| :-----   | --: |  ---: |  ----: |\n| Visual   | 700 | 18.75 | 0.057 |\n",
+        [(3, "throughput", 18.75, "tokens/s", {"unread": "the unit of its itl is not stated"})],
+    ),
+    "romeramarc/Tfg-mn5-llm-serving:results/throughput/throughput_results.csv": (  # 5,200 of its requests in flight by Little's law: a burst
+        "completed_requests,total_time_s,request_throughput_rps,output_throughput_tps,mean_ttft_ms,p99_ttft_ms,mean_tpot_ms,mean_itl_ms,return_code\n10000,199.52,50.12,12830.75,99099.76,192330.54,18.73,18.76,0\n",
+        [(2, "throughput", 12830.75, "tokens/s", {"output": 256, "concurrency": "max"})],
+    ),
+    "huggingface/optimum-neuron:benchmark/vllm/single-instance/llama4-Maverick-trn2/vllm-results.csv": (  # strategies of GuideLLM
+        "model_id,Date,Input type,Requests per Second,Request Latency (s),Time-to-first-token (ms),Inter Token Latency (ms),Output Token Throughput (t/s)\n"
+        "m,2025-10-09,synchronous,0.17,5.75,1713.82,16.94,41.4\nm,2025-10-09,asynchronous@0.40 req/sec,0.36,14.18,1807.9,51.83,86.65\nm,2025-10-09,throughput,0.40,16.8,3308.63,56.55,93.59\n",
+        [(2, "itl", 0.01694, "s", {"concurrency": 1}), (2, "ttft", 1.71382, "s", {}), (3, "itl", 0.05183, "s", {"qps": 0.4}), (3, "ttft", 1.8079, "s", {}), (4, "throughput", 93.59, "tokens/s", {"concurrency": "max"})],
+    ),
+    "a table of metrics, as reports of two configurations have them": (
+        "Results\n\n| Metric | c=1 | c=8 |\n|---|---|---|\n| Concurrency | 1 | 8 |\n| Mean TTFT (ms) | 31.2 | 90 |\n| P99 TTFT (ms) | 40 | 400 |\n| Mean TPOT (ms) | 9.5 | 12.5 |\n",
+        [(3, "itl", 0.0095, "s", {"concurrency": 1}), (3, "ttft", 0.0312, "s", {}), (3, "itl", 0.0125, "s", {"concurrency": 8}), (3, "ttft", 0.09, "s", {})],
+    ),
+    "a table whose rows are repeated in bold": (
+        "| Concurrency | TTFT p50 | ITL mean | Throughput |\n| ---: | ---: | ---: | ---: |\n| 2 | 87.1 ms | 26.2 ms | 70.1 tok/s |\n| **2** | **87.1 ms** | **26.2 ms** | **70.1 tok/s** |\n",
+        [(3, "itl", 0.0262, "s", {"concurrency": 2, "notes": ("printed 2 times, read once",)}), (3, "ttft", 0.0871, "s", {})],
+    ),
     "ngkore/docs:ai-ml/grok2-deployment-via-sglang.md": (
         "[2025-09-11 10:24:10] server_args=ServerArgs(model_path='/models/grok-2', tp_size=8, dp_size=1, pp_size=1)\n"
         "[2025-09-12 07:27:13 TP0] Prefill batch. #new-seq: 1, #new-token: 15, #cached-token: 2, token usage: 0.00, #running-req: 0, #queue-req: 0,\n"
@@ -767,6 +819,9 @@ def test_what_has_no_steady_report_or_no_known_column_is_refused_for_that():
     report = "Avg prompt throughput: 102.2 tokens/s, Avg generation throughput: 2.2 tokens/s, Running: 1 reqs, GPU KV cache usage: 0.8%"
     with pytest.raises(DataError, match=r"log:1: vLLM server log: nowhere 3 reports of as many requests"):
         read_source(Source("log", report))
+    table = "| Quantization | Vanilla TP tokens/sec | Async TP tokens/sec |\n|---|---|---|\n| None (bfloat16) | 597.3 | 652.4 |\n"
+    with pytest.raises(DataError, match=r"its table at line 1 has columns that are not known \(Vanilla TP tokens/sec"):
+        read_source(Source("log", table))
 
 
 def test_rows_that_are_left_out_are_noted():
@@ -799,6 +854,13 @@ def test_a_stage_that_served_fewer_than_arrived_is_no_steady_load():
     }  # fmt: skip
     doubts = {row.doubt for row in read_source(Source("log", json.dumps(stage)))}
     assert doubts == {"served 20 of 100 requests per second, so its queue grew: no steady load"}
+
+
+def test_a_table_next_to_the_output_of_a_benchmark_is_noted():
+    text = "| Precision | Step time |\n|---|---|\n| BF16 | 9.05 s |\n\n iteration 2/ 50 | elapsed time per iteration (ms): 5390.0 | loss\n"
+    (row,) = read_source(Source("log", text))
+    assert row.value == pytest.approx(5.39)
+    assert "the table at log:3 not read next to it" in row.notes
 
 
 def test_metrics_of_a_server_are_no_stage_of_its_client():

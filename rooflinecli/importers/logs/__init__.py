@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rooflinecli.core.errors import DataError
+from rooflinecli.importers.logs import result_tables
 from rooflinecli.importers.logs.server_logs import ServerLog
 from rooflinecli.importers.source import MeasuredRow, Source, load, patterns
 
@@ -33,7 +34,7 @@ class Reader(Protocol):
 @cache
 def readers() -> tuple[Reader, ...]:
     """Every reader: a module with TOOL, claims(source) and read(source), or the READERS of one."""
-    names = [m.name for m in pkgutil.iter_modules(__path__) if m.name != "serving_run"]
+    names = [m.name for m in pkgutil.iter_modules(__path__) if m.name not in ("serving_run", "result_tables")]
     modules = [import_module(f"{__name__}.{name}") for name in names]
     return tuple(reader for module in modules for reader in getattr(module, "READERS", (module,)))
 
@@ -48,13 +49,16 @@ def read_source(source: Source) -> list[MeasuredRow]:
     claimed = [reader for reader in readers() if reader.claims(source)]
     if not claimed and any(mark in source.head for mark in _TRACES):
         raise DataError(f"{source.at(1)}: a trace of kernels, no benchmark; give it to `roofline profile`")
-    if not claimed:
-        why = f"{source.at(1)}: unknown measurement format{_near(source)}; `roofline calibrate --help` and docs/calibrate.md list those that are read"
+    tables = [] if source.looks_like_json else result_tables.read(source)
+    if not claimed and not tables:
+        why = f"{source.at(1)}: unknown measurement format{_near(source)}{result_tables.unknown(source)}; `roofline calibrate --help` and docs/calibrate.md list those that are read"
         raise DataError(why)
-    # of one run a client's result counts, then what its server reports
+    # of one run a client's result counts, then what its server reports, then a table that sums it up
     own = [reader for reader in claimed if not isinstance(reader, ServerLog)] or claimed
-    found = [reading for reader in own for reading in reader.read(source)]
+    found = [reading for reader in own for reading in reader.read(source)] if own else tables
     others = [reader.TOOL for reader in claimed if reader not in own]
+    if not {row.where for row in tables} & {row.where for row in found}:
+        others += [f"the table at {row.where.rpartition('/')[2]}" for row in tables[:1]]
     if found and others:
         note = f"{' and '.join(others)} not read next to it"
         found[0] = replace(found[0], notes=(*found[0].notes, note))
