@@ -720,6 +720,15 @@ PUBLIC: dict[str, tuple[str, list[tuple]]] = {
         "m,2025-10-09,synchronous,0.17,5.75,1713.82,16.94,41.4\nm,2025-10-09,asynchronous@0.40 req/sec,0.36,14.18,1807.9,51.83,86.65\nm,2025-10-09,throughput,0.40,16.8,3308.63,56.55,93.59\n",
         [(2, "itl", 0.01694, "s", {"concurrency": 1}), (2, "ttft", 1.71382, "s", {}), (3, "itl", 0.05183, "s", {"qps": 0.4}), (3, "ttft", 1.8079, "s", {}), (4, "throughput", 93.59, "tokens/s", {"concurrency": "max"})],
     ),
+    "jasl/vllm-ds4-sm120-harness:performance/agent/nomtp_bench.json": (  # objects of a script, each with its load
+        '[{"concurrency": 1, "ok": true, "metrics": {"successful_requests": 80, "benchmark_duration_s": 698.71, "total_input_tokens": 5535, "total_generated_tokens": 14774, '
+        '"output_token_throughput_tok_s": 21.14, "mean_ttft_ms": 632.67, "p99_ttft_ms": 4094.92, "mean_tpot_ms": 65.52, "mean_itl_ms": 44.1}}]\n',
+        [(1, "itl", 0.06552, "s", {"concurrency": 1, "prompt": 69, "output": 185}), (1, "ttft", 0.63267, "s", {})],
+    ),
+    "SemiAnalysisAI/InferenceX:experimental/single_node_decodeonly/README.md": (  # turned over, and changes are no runs
+        "| Metric (32k ISL, TP1) | Without connector | With connector | Delta |\n| --- | --- | --- | --- |\n| TTFT (ms) | 5,220 | 341.57 | **15x faster** |\n| TPOT (ms) | 84.35 | 16.02 | **5.3x faster** |\n",
+        [(1, "itl", 0.08435, "s", {}), (1, "ttft", 5.22, "s", {}), (1, "itl", 0.01602, "s", {}), (1, "ttft", 0.34157, "s", {})],
+    ),
     "a table of metrics, as reports of two configurations have them": (
         "Results\n\n| Metric | c=1 | c=8 |\n|---|---|---|\n| Concurrency | 1 | 8 |\n| Mean TTFT (ms) | 31.2 | 90 |\n| P99 TTFT (ms) | 40 | 400 |\n| Mean TPOT (ms) | 9.5 | 12.5 |\n",
         [(3, "itl", 0.0095, "s", {"concurrency": 1}), (3, "ttft", 0.0312, "s", {}), (3, "itl", 0.0125, "s", {"concurrency": 8}), (3, "ttft", 0.09, "s", {})],

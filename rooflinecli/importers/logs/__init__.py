@@ -49,7 +49,7 @@ def read_source(source: Source) -> list[MeasuredRow]:
     claimed = [reader for reader in readers() if reader.claims(source)]
     if not claimed and any(mark in source.head for mark in _TRACES):
         raise DataError(f"{source.at(1)}: a trace of kernels, no benchmark; give it to `roofline profile`")
-    tables = [] if source.looks_like_json else result_tables.read(source)
+    tables = result_tables.read(source)
     if not claimed and not tables:
         why = f"{source.at(1)}: unknown measurement format{_near(source)}{result_tables.unknown(source)}; `roofline calibrate --help` and docs/calibrate.md list those that are read"
         raise DataError(why)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from rooflinecli.core.errors import DataError
 from rooflinecli.core.record import Json
 from rooflinecli.importers.logs.serving import ServingFormat
 from rooflinecli.importers.logs.serving_run import engine_of
@@ -21,6 +22,7 @@ from rooflinecli.specs.snapshots import table
 
 TOOL = "table of results"
 AGREES = 0.1  # of a latency: how far that of its rate may differ, which its start and end are in
+NESTED = 3  # objects in a record: more are records themselves
 _P = patterns("result_tables")
 _TABLE = table(Path(__file__).with_suffix(".yaml"))
 _FIELDS = {name: field for field, names in _TABLE["columns"].items() for name in names}
@@ -64,10 +66,10 @@ def read(source: Source) -> list[MeasuredRow]:
 
 def _tables(source: Source) -> Iterator[Lines]:
     """The lines of each table, its header first; turned over where its first column names the figures."""
-    blocks: list[Lines] = [[]]
+    blocks: list[Lines] = [*_objects(source), []]
     first = next((i for i, text in enumerate(source.lines) if text.strip() and text[0] != "#"), 0)
     if source.lines[first].count(",") > 1 and "|" not in source.lines[first]:
-        blocks[0] = [(i, row) for i, row in enumerate(csv.reader(source.lines[first:]), first + 1) if any(row)]
+        blocks[-1] = [(i, row) for i, row in enumerate(csv.reader(source.lines[first:]), first + 1) if any(row)]
     for line, text in enumerate(source.lines, start=1):
         plain = re.sub(r"[│┃]", "|", text).strip()
         if "|" in plain and not _P.rule.match(plain):
@@ -80,8 +82,8 @@ def _tables(source: Source) -> Iterator[Lines]:
             {column(name).field for name in names} & _MEASURES
             for names in (block[0][1] if block else (), [row[0] for _, row in rows])
         )
-        if len(down) > len(across):
-            yield [(rows[0][0], list(names)) for names in zip(*(row for _, row in rows), strict=True)]
+        if len(down) > len(across):  # without changes, and statistics that are no mean
+            yield [(rows[0][0], list(n)) for n in zip(*(row for _, row in rows), strict=True) if column(n[0]) != TAIL]
         elif len(rows) > 1:
             yield rows
 
@@ -93,6 +95,24 @@ def unknown(source: Source) -> str:
         if names and any(re.search(r"\d", cell) for _, row in rows for cell in row):
             return f", or its table at line {line} has columns that are not known ({', '.join(names[:3])})"
     return ""
+
+
+def _objects(source: Source) -> Iterator[Lines]:
+    """JSON objects that state a load, as tables: names and figures of each, and of the objects that are its fields."""
+    try:
+        objects = source.members if source.looks_like_json else []
+    except DataError:  # a text that begins like one
+        return
+    for line, record in objects:
+        inner = [more for more in record.values() if isinstance(more, dict)]
+        flat = {
+            name: str(v)
+            for each in (*inner[:NESTED], record)
+            for name, v in each.items()
+            if isinstance(v, str | int | float)
+        }
+        if len(inner) <= NESTED and {column(name).field for name in flat} & {*_TABLE["loaded"]}:
+            yield [(line, [*flat]), (line, [*flat.values()])]
 
 
 def column(header: str) -> Column:
@@ -132,8 +152,8 @@ def _table(source: Source, lines: Lines) -> list[MeasuredRow]:
     found, skipped = list[MeasuredRow](), list[str]()
     for line, row in rows:
         cells, figures = Json(), 0
-        for each, cell in zip(columns, row, strict=True):
-            if each.field and cell and (each.field not in cells or each.statistic == "mean"):
+        for each, cell in sorted(zip(columns, row, strict=True), key=lambda pair: pair[0].statistic != "mean"):
+            if each.field and cell and each.field not in cells:
                 cells[each.field] = each.figure(cell)
                 figures += each.field in _MEASURES and re.search(r"\d", cell) is not None
                 if cells[each.field] is None and _P.number.match(cell):
@@ -214,6 +234,9 @@ def _options(cells: Json) -> Options:
     options |= {name: cells.get(name) for name in ("tp", "pp", "dp", "prompt", "output")}
     if both := cells.get("both"):
         options |= {"prompt": both, "output": both}
+    for name in ("prompt", "output"):
+        if cells.get(f"{name} total") and cells.get("requests"):
+            options[name] = round(cells[f"{name} total"] / cells["requests"])
     if match := _P.shape.match(cells.get("shape") or ""):
         options |= dict(zip(("prompt", "output"), map(Column("prompt").figure, match.groups()), strict=True))
     options |= {name.lower(): float(size) for name, size in _P.sizes.findall(cells.get("layout") or "")}
