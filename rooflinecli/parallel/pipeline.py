@@ -23,7 +23,7 @@ from rooflinecli.ledger.ops import Collective
 from rooflinecli.specs.layout import SCHEDULES, SCHEDULES_IN, Layout
 from rooflinecli.specs.snapshots import table
 
-_FORMULAS = {**vars(schedule), **vars(memory), "one": num.one, **NOTHING}
+_FORMULAS = {**vars(schedule), **vars(memory), "num": num, "one": num.one, **NOTHING}
 
 
 @cache
