@@ -17,11 +17,13 @@ def notes(**options: object) -> str:
 def test_full_caches_point_at_the_simulation() -> None:
     """Clients of a closed loop have room for their caches, but where an engine sets aside what a long one may need; arrivals come together."""
     room = api.estimate("llama-3-8b", "h100", **ASKED, concurrency="max")["phases"]["decode"]["max_batch"]
-    assert all("fit in the mean" in notes(concurrency=full) for full in ("max", room))  # and half of the time do not
+    assert all(
+        "on average the KV caches" in notes(concurrency=full) for full in ("max", room)
+    )  # and half of the time do not
     assert not notes(concurrency=room // 2) and not notes(batch=4)
     reserved = api.estimate("llama-3-8b", "h100", **ASKED, engine="trtllm", concurrency="max")
-    assert "fit in the mean" in " ".join(reserved["notes"])
-    assert "fit in the mean" not in notes(engine="trtllm", concurrency="max", equal_lengths=True)
+    assert "on average the KV caches" in " ".join(reserved["notes"])
+    assert "on average the KV caches" not in notes(engine="trtllm", concurrency="max", equal_lengths=True)
     assert not notes(engine="trtllm", concurrency=8, max_num_seqs=4)
     assert "queue at times" in notes(qps=4.7, max_num_seqs=8) and not notes(qps=4.7, max_num_seqs=32)
 

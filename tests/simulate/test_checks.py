@@ -139,7 +139,7 @@ def test_limits_hold_at_the_bound_in_a_simulation_as_in_a_check(tmp_path, monkey
     assert missed.code == 1 and "SLO missed at the pessimistic bound: attainment 100" in " ".join(missed.out.split())
     assert (
         few.code == 0
-        and "3 replicas are the fewest: 2 attain 100.00% as expected and 98.83% at the pessimistic bound"
+        and "3 replicas are the fewest that meet the SLO: with 2, attainment is 100.00% as expected and 98.83% at the pessimistic bound"
         in " ".join(few.out.split())
     )
     expected = run_cli(*asked, "--replicas", "min", "--bound", "expected")

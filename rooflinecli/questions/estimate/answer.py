@@ -408,7 +408,7 @@ def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None, layout: Layout | N
         found = _rough_means(ctx, layout, busy, decode)
     elif num.value(layout.pp) > 1:
         found = [
-            "serving: a pipeline finishes the prompts of a short answer while it reads the next, which is counted roughly; `roofline simulate` "
+            "serving: with short outputs a pipeline overlaps the prompts of consecutive requests, which this mean approximates; `roofline simulate` "
             "follows it step by step"
         ]
     elif loop.error >= NOTABLE:
@@ -436,13 +436,13 @@ def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None, layout: Layout | N
     if busy.kind == "open":
         fit = "caches fit" if most < slots else "the engine runs"
         found.append(
-            f"decode: {held:,.3g} sequences at once in the mean, of at most {most:,.0f} that {fit}: arrivals queue at times, which this follows "
-            "roughly; `roofline simulate` does step by step"
+            f"decode: {held:,.3g} sequences run on average, of at most {most:,.0f} that {fit}: arrivals queue at times, which this mean approximates; "
+            "`roofline simulate` follows them step by step"
         )
     elif most < slots and (num.present(length_spread(ctx)) or num.present(busy.evicted)):
         found.append(
-            f"decode: caches of {most:,.0f} requests fit in the mean, lengths and ages varied, so some queue or are evicted at times, which this "
-            "follows roughly; `roofline simulate` does step by step"
+            f"decode: on average the KV caches of {most:,.0f} requests fit; lengths vary, so some queue or are evicted at times, which this mean "
+            "approximates; `roofline simulate` follows them step by step"
         )
     return found
 
@@ -473,21 +473,21 @@ def _rough_means(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, decode
     if busy.kind == "open":
         if not ctx.engine.scheduler.look_ahead and num.value(ctx.prompt * (1 + length_spread(ctx))) > num.value(budget):
             return [
-                f"serving: longer prompts take several steps of {num.value(budget):,g} tokens, in each of which others decode, which means follow "
-                "roughly; `roofline simulate` has every step"
+                f"serving: longer prompts take several steps of {num.value(budget):,g} tokens, in each of which others decode, which this mean "
+                "approximates; `roofline simulate` follows every step"
             ]
         taken = (1 - alone / open_itl(ctx, layout, alone, busy.share)) * (ctx.output > 1)
     elif num.value(busy.batch) > 1:
         restarted = float(num.value(restart_fraction(ctx, layout, busy, alone)))
     if restarted >= RESTARTED:
         return [
-            f"serving: steps that take in a prompt start kernels and read weights again, {restarted:.0%} of the time between tokens "
-            "that measured saturated servers do not show and this mean leaves out; `roofline simulate` has it in its steps"
+            f"serving: steps with a prompt launch kernels and read weights again. That would add {restarted:.0%} to the ITL; measured saturated "
+            "servers do not show it, and this mean excludes it; `roofline simulate` includes it"
         ]
     if num.value(taken) < FLOODED:
         return []
     return [
-        f"serving: prompts of others take {float(num.value(taken)):.0%} of the time between tokens, so requests bunch up and means are rough; "
+        f"serving: prefills of other requests take {float(num.value(taken)):.0%} of the ITL, so requests bunch up and means are approximate; "
         "`roofline simulate` follows them step by step"
     ]
 

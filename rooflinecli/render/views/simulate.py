@@ -104,7 +104,7 @@ def _limits(answer: SimulateAnswer, changes: Sequence[TriedChange]) -> list[tupl
         low, high = (f"{end:.2%}" for end in ends or (values["slo_attainment"],) * 2)
         between = "" if {low, high} == {shown} else f" ({low.removesuffix('%')}–{high})"
         said = f"attainment {shown}{between}, target {100 * slo.target:.4g}%"
-    gap = "; itl is the mean gap of a request, its TPOT" if any("itl" in t.limits for t in slo.targets) else ""
+    gap = "; itl here is the TPOT of a request" if any("itl" in t.limits for t in slo.targets) else ""
     at = f" at the {slo.bound} bound" if slo.met != (values["slo_attainment_margin"] >= 0) else ""
     return [*rows, ("SLO", f"{'met' if slo.met else 'missed'}{at}: {said}{gap}")]
 
@@ -167,12 +167,12 @@ def _fewest(slo: SloAnswer | None, replicas: int) -> list[str]:
     if slo is None or slo.margin_with_one_fewer_replica is None:
         return []
     expected, at_bound = slo.expected_attainment_with_one_fewer_replica, slo.attainment_with_one_fewer_replica
-    short = f"attain {at_bound:.2%}"
+    short = f"attainment is {at_bound:.2%}"
     if expected != at_bound:
-        short = f"attain {expected:.2%} as expected and {at_bound:.2%} at the {slo.bound} bound"
+        short = f"attainment is {expected:.2%} as expected and {at_bound:.2%} at the {slo.bound} bound"
     if len(slo.targets) > 1:
-        short = f"miss a target by {-100 * slo.margin_with_one_fewer_replica:.2f} points"
-    return [f"{replicas} replicas are the fewest: {replicas - 1} {short}."]
+        short = f"a target is missed by {-100 * slo.margin_with_one_fewer_replica:.2f} points"
+    return [f"{replicas} replicas are the fewest that meet the SLO: with {replicas - 1}, {short}."]
 
 
 def _left_out(answer: SimulateAnswer) -> list[str]:
