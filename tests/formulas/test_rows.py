@@ -39,7 +39,9 @@ def misused(source: str) -> list[str]:
             row = FORMULAS.get(called)
             spread = any(isinstance(argument, ast.Starred) for argument in node.args)
             given = len(node.args) + len(node.keywords)
-            if row and row.written and not spread and given != row.function.__code__.co_argcount:
+            arguments = 0 if row is None else row.function.__code__.co_argcount
+            optional = () if row is None else row.function.__defaults__ or ()
+            if row and row.written and not spread and not arguments - len(optional) <= given <= arguments:
                 found.append(f"{node.lineno}: {called} with {given} arguments")
     return found
 
