@@ -296,6 +296,18 @@ def test_the_device_hours_of_llama_405b_are_those_that_meta_reports() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "asked", [{"tokens": 1e9, "batch": 64, "deadline": 86400.0}, {"qps": 5.0, "phase": "decode", "slo": "itl=40ms"}]
+)
+def test_layouts_are_counted_while_a_chip_is_planned(asked: dict[str, Any]) -> None:
+    heard = list[tuple[int, int]]()
+    plan = Plan("llama-3-8b", hw="h100,h200", **asked).answer(lambda layouts, chips: heard.append((layouts, chips)))
+    assert sum(layouts for layouts, _ in heard) == plan.layouts > 0
+    assert [chips for _, chips in heard] == sorted(chips for _, chips in heard) and heard[-1][1] == 2
+    assert "qps" in asked or heard[0][0] > 0 == heard[0][1]
+
+
 def test_python_asks_the_same() -> None:
     from rooflinecli.interfaces.python import api
 
@@ -358,7 +370,7 @@ def test_a_budget_that_the_expected_cost_meets_says_so():
     asked = ["plan", "llama-3-8b", "--tokens", "1T", "--hw", "h100", "--budget", "100000 USD", "-n", "8"]
     ran = run_cli(*asked)
     said = " ".join(ran.out.split())
-    assert ran.code == 1 and "within it by the expected value (--bound expected)" in said
+    assert ran.code == 1 and "--bound expected, by which it is within the budget" in said
     head = re.search(r"the cheapest costs \$([\d,]+) on 8 x H100 SXM5 80GB, \$([\d,]+) at the pessimistic bound", said)
     expected, bound = (int(usd.replace(",", "")) for usd in head.groups())
     assert (
@@ -551,7 +563,7 @@ def test_what_is_to_be_tried_is_met(asked: str) -> None:
     words = asked.split()
     words[words.index(tries[1]) + 1] = tries[2].strip("'")
     assert run_cli("plan", *words, "--hw", "h100").code == 0
-    assert "preempted" not in asked or "limit: failures and preemptions" in " ".join(ran.out.split())
+    assert "preempted" not in asked or "limited by failures and preemptions" in " ".join(ran.out.split())
 
 
 @pytest.mark.slow

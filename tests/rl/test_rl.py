@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 from conftest import run_cli
 
 from rooflinecli.core.errors import Infeasible, UsageError
+from rooflinecli.questions.rl import parts
 from rooflinecli.questions.rl.answer import PUBLISHED, compose
 from rooflinecli.questions.rl.parts import rollout, samples_of
 from rooflinecli.questions.rl.question import Rl
@@ -208,6 +210,50 @@ def test_samples_that_are_carried_over_hide_the_tail_of_shared_devices():
     tail = small(output="lognormal:1k,1.2", max_output="16k", rollout_tp=1)
     drained, carried = (rollout(q, 8, 1) for q in (tail, tail.replace(staleness=1)))
     assert carried.part.time_s < 0.7 * drained.part.time_s
+
+
+def test_what_is_under_way_after_the_timed_ends_changes_nothing(monkeypatch):
+    """The ends of a step's samples are those of following every sample that was given to the engine."""
+    asked = small(rollout_tp=1, staleness=1, prompts=16, samples=4, turns=2, output="lognormal:200,0.6")
+    cut = rollout(asked, 2, 1)
+
+    def followed(cluster, jobs, follow, first, last, limit):
+        run = parts.run_open_loop(cluster, jobs, follow)
+        ends = sorted(job.finish for job in run if job.label == parts.LAST_TURN)
+        assert len(ends) > last + 1  # more end than are timed
+        return ends[last] - ends[first]
+
+    monkeypatch.setattr(parts, "_between_ends", followed)
+    parts._timed.cache_clear()
+    whole = rollout.__wrapped__(asked, 2, 1)
+    parts._timed.cache_clear()
+    assert (whole.part, whole.idle_fraction) == (cut.part, cut.idle_fraction)
+
+
+def test_engine_sizes_that_lose_have_no_floor_and_are_not_followed_to_their_end(monkeypatch):
+    asked, ran = small(prompts=16, samples=4, seed=5), []
+    real = parts._simulated
+
+    def counted(question, one, samples, engines, mean, limit=math.inf):
+        seconds, idle = real(question, one, samples, engines, mean, limit)
+        ran.append((int(one.layout.tp), "ideal" in str(one.ctx.request.efficiency), limit, seconds))
+        return seconds, idle
+
+    monkeypatch.setattr(parts, "_simulated", counted)
+    chosen = rollout(asked, 8)
+    timed = [(size, limit, seconds) for size, ideal, limit, seconds in ran if not ideal]
+    best = min(timed, key=lambda row: row[2])
+    assert int(chosen.engine.layout.tp) == best[0] and chosen.part.time_s == best[2] and len(timed) > 1
+    assert [(size, ideal) for size, ideal, *_ in ran if ideal] == [(best[0], True)]
+    assert [limit for _, limit, _ in timed] == [math.inf, *(min(t[2] for t in timed[:i]) for i in range(1, len(timed)))]
+
+
+@pytest.mark.slow
+def test_changes_are_counted_as_they_are_tried():
+    heard = []
+    answer = small(changes=True, prompts=8, samples=2, rollout_tp=1).answer(lambda done, of: heard.append((done, of)))
+    assert answer.changes and len({of for _, of in heard}) == 1
+    assert len(heard) == heard[0][1] > 5 and sum(done for done, _ in heard) == len(heard) - 1
 
 
 @pytest.mark.slow

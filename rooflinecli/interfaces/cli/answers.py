@@ -70,15 +70,21 @@ def _search(question: Search, how: Study) -> SearchAnswer:
 
 
 def _rl(question: Rl, how: Delivery) -> RlAnswer:
-    """A step, or the best of its layouts, which this process tries alone."""
-    with Progress(unit="layouts") as bar:
+    """A step, or the best of its layouts, and changes of it, which this process tries alone."""
+    tried = [unit for unit, asked in (("layouts", question.search), ("changes", question.changes)) if asked]
+    with Progress(unit=" and ".join(tried) or "layouts") as bar:
         return question.answer(bar.advance)
 
 
 def _plan(question: Plan, how: Parallel) -> PlanAnswer:
     chips = ",".join(question.hw).count(",") + 1
-    with Progress(chips, "chips") as bar:
-        answer = question.answer(lambda chip: bar.add(bool(chip)), how.workers(question))
+    with Progress(unit="layouts") as bar:
+
+        def searched(layouts: int, planned: int) -> None:
+            bar.unit = f"layouts, {planned} of {chips} chips"
+            bar.add(layouts)
+
+        answer = question.answer(searched, how.workers(question))
     if answer.interrupted:
         print(f"interrupted: {len(answer.rows)} of {chips} chips were planned", file=sys.stderr)
     return answer

@@ -170,16 +170,20 @@ CRITERIA = (
 )
 
 
-def plan(question: Plan, workers: Workers | None, progress: Callable[[str], None]) -> PlanAnswer:
-    """The plan of a training run, or of a service, on every chip, the best first. `progress(chip)` is called after each chip, with no name while
-    the layouts of one are searched.
+def plan(question: Plan, workers: Workers | None, progress: Callable[[int, int], None]) -> PlanAnswer:
+    """The plan of a training run, or of a service, on every chip, the best first. `progress` hears of layouts that were searched since it last did,
+    and of all chips that are planned.
 
     Ranked by cost at the bound, by time where only a budget is given; chips without a price come after those with one,
     infeasible ones last. Raises UsageError for what is wrong with the question.
     """
     asked = target(question)
-    chips = [ChipPlan(asked, name, workers, lambda *_: progress("")) for name in asked.each if asked.qps is None]
     rows, layouts = list[PlannedChip](), 0
+    chips = [
+        ChipPlan(asked, name, workers, lambda done, _: progress(done, len(rows)))
+        for name in asked.each
+        if asked.qps is None
+    ]
     try:
         for place, name in enumerate(asked.each):
             if chips:
@@ -189,7 +193,7 @@ def plan(question: Plan, workers: Workers | None, progress: Callable[[str], None
                 row, count = plan_chip(asked, name)
             rows.append(row)
             layouts += count
-            progress(name)
+            progress(0 if chips else count, len(rows))
     except KeyboardInterrupt:  # the chips that are done are an answer
         if not rows:
             raise

@@ -200,7 +200,7 @@ class Plan(Prices, EstimateOptions, Several, Question[PlanAnswer]):  # type: ign
         served = self.qps is not None or self.slo is not None or build_request.implied(options, named) == "serve"
         return "train" not in str(options.get("phase") or ("decode" if served else "train"))
 
-    def answer(self, progress: Callable[[str], None] | None = None, workers: Workers | None = None) -> PlanAnswer:
+    def answer(self, progress: Callable[[int, int], None] | None = None, workers: Workers | None = None) -> PlanAnswer:
         from rooflinecli.questions.plan.answer import plan
 
-        return plan(self, workers, progress or (lambda chip: None))
+        return plan(self, workers, progress or (lambda layouts, chips: None))

@@ -166,8 +166,8 @@ class Composed:
         return Part("step", "both", total(lambda p: p.floor_s), total(lambda p: p.time_s), ends)
 
 
-def compose(question: Rl) -> Composed:
-    """The parts of a question. Raises UsageError and Infeasible as an estimate and a simulation do."""
+def compose(question: Rl, floored: bool = True) -> Composed:
+    """The parts of a question, without the rollout's floor unless `floored`. Raises UsageError and Infeasible as an estimate and a simulation do."""
     devices = int(question.n or DEVICES)
     rolling = question.rollout_devices or devices
     trainer_devices = devices - (question.rollout_devices or 0)
@@ -175,7 +175,7 @@ def compose(question: Rl) -> Composed:
         raise UsageError(f"--rollout-devices {rolling} leaves none of -n {devices} to the trainer", "rollout-devices")
     for name in filter(None, (question.reward_model, question.critic)):
         load_model(name)  # one that cannot be read is refused before a rollout is simulated
-    rollout = rl_parts.rollout(question.replace(**dict.fromkeys(NOT_OF_ROLLOUT)), rolling)
+    rollout = rl_parts.rollout(question.replace(**dict.fromkeys(NOT_OF_ROLLOUT)), rolling, floored=floored)
     samples = rl_parts.samples_of(question)
     update = rl_parts.update(question, trainer_devices, samples)
     parts = [rollout.part]
@@ -258,16 +258,21 @@ def too_large(question: Rl, devices: int) -> None:
 
 
 def answered(question: Rl, done: Callable[[int, int], None]) -> types.RlAnswer:
-    """The answer, with the layouts of a search where one was asked for: `done` hears of how many out of how many. Raises UsageError, DataError
+    """The answer, with the layouts of a search and the changes where they were asked for: `done` hears of how many more out of how many. Raises UsageError, DataError
     and Infeasible."""
     for path in filter(None, (question.log, question.calibrate)):
         question = with_lengths(question, step_of(path))
-    candidates, stopped, constants = None, "", constants_of(question)
+    candidates, stopped, constants, layouts = None, "", constants_of(question), 0
     notes: list[str] = []
     if question.search:
         from rooflinecli.questions.rl.variants import search
 
-        question, candidates, stopped = search(question, constants, done)
+        def tried(count: int, of: int) -> None:
+            nonlocal layouts
+            layouts += count
+            done(count, of)
+
+        question, candidates, stopped = search(question, constants, tried)
         notes += [stopped] if stopped else []
     elif not question.is_given(Rl.n):
         notes.append(f"-n is not given: {DEVICES} devices")
@@ -275,7 +280,7 @@ def answered(question: Rl, done: Callable[[int, int], None]) -> types.RlAnswer:
     if question.changes:
         from rooflinecli.questions.rl.variants import changes
 
-        answer.changes = changes(question, constants, answer.step.time_s)
+        answer.changes = changes(question, constants, answer.step.time_s, lambda count, of: done(count, layouts + of))
     answer.candidates, answer.interrupted, answer.notes = candidates, bool(stopped), notes + answer.notes
     return answer
 

@@ -9,8 +9,9 @@ ends of a step's samples while others take their places.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 
@@ -23,7 +24,7 @@ from rooflinecli.quantization.formats import size_of
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.rl.question import Rl
 from rooflinecli.questions.simulate.deployment import Deployment, deployment, scheduler_of
-from rooflinecli.simulate.cluster import Cluster, run_open_loop
+from rooflinecli.simulate.cluster import Cluster, Follow, run_open_loop
 from rooflinecli.simulate.prefix_cache import PrefixCache
 from rooflinecli.simulate.replica import Replica, ReplicaLimits
 from rooflinecli.simulate.request import SimRequest
@@ -127,29 +128,45 @@ def _waits(question: Rl, count: int) -> list[float]:
 
 
 @lru_cache(maxsize=256)
-def rollout(question: Rl, devices: int, tp: int | None = None) -> Rollout:
-    """Simulate the rollout of a step on a number of devices. Raises Infeasible where no engine holds the model."""
+def rollout(question: Rl, devices: int, tp: int | None = None, floored: bool = True) -> Rollout:
+    """Simulate the rollout of a step on a number of devices, on engines of the size given or the fastest; its floor is 0 unless `floored`.
+
+    Raises Infeasible where no engine holds the model.
+    """
+    size, sizes_open = tp or question.rollout_tp, question.replace(rollout_tp=None)
+    made = _timed(sizes_open, devices, size) if size else _fastest(sizes_open, devices)
+    if not floored:
+        return made
+    one, (samples, mean) = made.engine, _samples_under_way(question)
+    prompt = sum(sample.prompt for sample in samples) / len(samples)
+    options = (*question.rollout_options(one.devices, int(one.layout.tp)), ("efficiency", "ideal"))
+    ideal = deployment(options, prompt, max(mean - prompt, 1.0))
+    (low, high), seconds = made.part.interval_s, made.part.time_s
+    floor = min(_simulated(question, ideal, samples, made.engines, mean)[0], seconds)
+    return replace(made, part=Part("rollout", "rollout", floor, seconds, (max(low, floor), high)))
+
+
+def _samples_under_way(question: Rl) -> tuple[list[Sample], float]:
+    """The samples that a rollout is timed over, and their mean tokens."""
     in_flight = 1 + max(question.staleness, 1)  # steps of samples that may be under way at once
     steps = in_flight + 1 + TIMED_STEPS if question.carries_over else max(question.staleness, 1)
     samples = samples_of(question, steps)
-    longest = max(sample.tokens for sample in samples)
-    mean = sum(sample.tokens for sample in samples) / len(samples)
-    size = tp or question.rollout_tp
-    if size is None:
-        return _fastest(question, devices)
-    one = _engine(question, size, longest, mean)
+    return samples, sum(sample.tokens for sample in samples) / len(samples)
+
+
+@lru_cache(maxsize=256)
+def _timed(question: Rl, devices: int, size: int, limit: float = math.inf) -> Rollout:
+    """The rollout on engines of `size`, its floor left out; no shorter than `limit` once it takes that long."""
+    samples, mean = _samples_under_way(question)
+    one = _engine(question, size, max(sample.tokens for sample in samples), mean)
     if one.devices > devices:
         raise Infeasible(
             f"a rollout engine of {one.devices} devices is more than the {devices} of the rollout; lower --rollout-tp"
         )
     engines = max(devices // one.devices, 1) * one.ranks
-    seconds, idle = _simulated(question, one, samples, engines, mean)
+    seconds, idle = _simulated(question, one, samples, engines, mean, limit)
     low, high = one.error
-    prompt = sum(sample.prompt for sample in samples) / len(samples)
-    options = (*question.rollout_options(one.devices, int(one.layout.tp)), ("efficiency", "ideal"))
-    ideal = deployment(options, prompt, max(mean - prompt, 1.0))
-    floor = min(_simulated(question, ideal, samples, engines, mean)[0], seconds)
-    part = Part("rollout", "rollout", floor, seconds, (max(low * seconds, floor), high * seconds))
+    part = Part("rollout", "rollout", 0.0, seconds, (low * seconds, high * seconds))
     return Rollout(
         part, one, engines, engines // one.ranks * one.devices, idle, one.limits(mean, scheduler_of(one.ctx, ()))
     )
@@ -172,7 +189,7 @@ def _fastest(question: Rl, devices: int) -> Rollout:
     last: Infeasible | UsageError | None = None
     while size <= min(devices, MOST_ENGINES):
         try:
-            made = rollout(question, devices, size)
+            made = _timed(question, devices, size, math.inf if best is None else best.part.time_s)
         except (Infeasible, UsageError) as error:  # sizes that do not divide the heads, or do not hold the model
             last = error
         else:
@@ -185,45 +202,69 @@ def _fastest(question: Rl, devices: int) -> Rollout:
     return best
 
 
-def _simulated(question: Rl, one: Deployment, samples: list[Sample], engines: int, mean: float) -> tuple[float, float]:
-    """(seconds of a step's rollout, fraction of engine time after an engine's own last sample).
+class _Timed(Exception):
+    """What was to be timed has ended."""
+
+
+def _between_ends(
+    cluster: Cluster, jobs: list[SimRequest], follow: Follow | None, first: int, last: int, limit: float
+) -> float:
+    """Seconds between the ends of two samples, counted in the order in which they end, or more than `limit` where they are; what is under
+    way then is not followed further."""
+    ends = list[float]()
+
+    def ended(job: SimRequest) -> SimRequest | None:
+        if job.label == LAST_TURN:
+            ends.append(job.finish)
+        if len(ends) > last or (len(ends) > first and job.finish - ends[first] > limit):
+            raise _Timed
+        return follow(job) if follow is not None else None
+
+    with suppress(_Timed):
+        run_open_loop(cluster, jobs, ended)
+    return ends[-1] - ends[first]
+
+
+def _simulated(
+    question: Rl, one: Deployment, samples: list[Sample], engines: int, mean: float, limit: float = math.inf
+) -> tuple[float, float]:
+    """(seconds of a step's rollout, fraction of engine time after an engine's own last sample); no more than that it takes `limit` where it does.
 
     Where samples are carried over, engines hold as many as staleness lets be under way, and a step lasts until a step's samples have
     ended; those under way at the weight sync that ends it are prefilled again.
     """
     scheduler, router = scheduler_of(one.ctx, ()), load("simulate/routers", "round-robin")
-    limits, ends = one.limits(mean, scheduler), []
+    limits, ends = one.limits(mean, scheduler), list[float]()
     each = question.sequences / engines
     room = question.rollout_batch or len(samples)
     held = max(min(round((1 + max(question.staleness, 1)) * each), room), 1)
     timed = range(0, engines, -(-engines // SIMULATED)) if question.carries_over else range(engines)
     for i in timed:  # the samples of a prompt stay together, as a request of several outputs does
         share = samples[i * len(samples) // engines : (i + 1) * len(samples) // engines]
+        if max(ends, default=0.0) >= limit:
+            break
         if not share:
             ends.append(0.0)
             continue
-        replica = Replica(one.prices, limits, scheduler, PrefixCache())
+        cluster = Cluster([Replica(one.prices, limits, scheduler, PrefixCache())], router)
         jobs, follow = _jobs(question, share, held if question.carries_over else min(room, len(share)))
-        run = run_open_loop(Cluster([replica], router), jobs, follow)
         if question.carries_over:
-            finish = sorted(job.finish for job in run if job.label == LAST_TURN)
-            first = min(round(each), len(finish) - 1)
-            last = min(round((1 + TIMED_STEPS) * each), len(finish) - 1)
+            first, last = (min(round(steps * each), len(share) - 1) for steps in (1, 1 + TIMED_STEPS))
+            seconds = _between_ends(cluster, jobs, follow, first, last, limit * TIMED_STEPS) / TIMED_STEPS
             # mean tokens of a sample under way at any instant: longer ones are more often
             work = sum(sample.output for sample in share)
             context = sum(sample.output * (sample.tokens - sample.output / 2) for sample in share) / work
             one.prices.attention(0, PREFILL_CHUNK)  # grows the tables
             again = held * context / PREFILL_CHUNK * one.prices.linear[PREFILL_CHUNK]  # prefilled, attention aside
-            ends.append((finish[last] - finish[first]) / TIMED_STEPS + again)
+            ends.append(seconds + again)
         else:
+            run = run_open_loop(cluster, jobs, follow)
             ends.append(max(job.finish for job in run) / max(question.staleness, 1))
     last_end = max(ends)
     return last_end, 1 - sum(ends) / (last_end * len(ends))
 
 
-def _jobs(
-    question: Rl, share: list[Sample], held: int
-) -> tuple[list[SimRequest], Callable[[SimRequest], SimRequest | None] | None]:
+def _jobs(question: Rl, share: list[Sample], held: int) -> tuple[list[SimRequest], Follow | None]:
     """Requests of the first turns of as many samples as are in flight at once, and what follows the end of each request: the next turn
     with the context so far, after the tool's wait; after the last one, another sample."""
     if question.turns == 1 and held >= len(share):

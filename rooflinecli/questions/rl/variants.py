@@ -102,12 +102,16 @@ def _candidate(question: Rl, constants: Constants, devices: int) -> LayoutCandid
     )  # fmt: skip
 
 
-def changes(question: Rl, constants: Constants, time_s: float) -> list[TriedOptions]:
-    """Changes that save time and fit, the most first."""
-    found = []
-    for options, asked in _tried(question):
+def changes(question: Rl, constants: Constants, time_s: float, done: Callable[[int, int], None]) -> list[TriedOptions]:
+    """Changes that save time and fit, the most first; `done` hears of each."""
+    found, every = [], _tried(question)
+    floored = (
+        constants.of(compose(question).rollout.part) < 1
+    )  # a floor counts where a part may be shorter than simulated
+    for i, (options, asked) in enumerate(every):
+        done(min(i, 1), len(every))
         try:
-            composed = compose(asked)
+            composed = compose(asked, floored)
         except (Infeasible, UsageError):
             continue
         step = composed.step(constants)[1]
