@@ -101,8 +101,9 @@ class Progress:
         self._first = threading.Timer(after + 0.1, self.add, (0,))
 
     def advance(self, done: int, total: int) -> None:
-        """Count what is done of a total that is known only now."""
-        self.total = total
+        """Count what is done of a total that is known only now; another total begins another count."""
+        if total != self.total:
+            self.total, self.done = total, 0
         self.add(done)
 
     def add(self, count: int) -> None:

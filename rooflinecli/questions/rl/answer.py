@@ -262,17 +262,12 @@ def answered(question: Rl, done: Callable[[int, int], None]) -> types.RlAnswer:
     and Infeasible."""
     for path in filter(None, (question.log, question.calibrate)):
         question = with_lengths(question, step_of(path))
-    candidates, stopped, constants, layouts = None, "", constants_of(question), 0
+    candidates, stopped, constants = None, "", constants_of(question)
     notes: list[str] = []
     if question.search:
         from rooflinecli.questions.rl.variants import search
 
-        def tried(count: int, of: int) -> None:
-            nonlocal layouts
-            layouts += count
-            done(count, of)
-
-        question, candidates, stopped = search(question, constants, tried)
+        question, candidates, stopped = search(question, constants, done)
         notes += [stopped] if stopped else []
     elif not question.is_given(Rl.n):
         notes.append(f"-n is not given: {DEVICES} devices")
@@ -280,7 +275,7 @@ def answered(question: Rl, done: Callable[[int, int], None]) -> types.RlAnswer:
     if question.changes:
         from rooflinecli.questions.rl.variants import changes
 
-        answer.changes = changes(question, constants, answer.step.time_s, lambda count, of: done(count, layouts + of))
+        answer.changes = changes(question, constants, answer.step.time_s, done)
     answer.candidates, answer.interrupted, answer.notes = candidates, bool(stopped), notes + answer.notes
     return answer
 

@@ -202,10 +202,6 @@ def _fastest(question: Rl, devices: int) -> Rollout:
     return best
 
 
-class _Timed(Exception):
-    """What was to be timed has ended."""
-
-
 def _between_ends(
     cluster: Cluster, jobs: list[SimRequest], follow: Follow | None, first: int, last: int, limit: float
 ) -> float:
@@ -217,10 +213,10 @@ def _between_ends(
         if job.label == LAST_TURN:
             ends.append(job.finish)
         if len(ends) > last or (len(ends) > first and job.finish - ends[first] > limit):
-            raise _Timed
+            raise StopIteration
         return follow(job) if follow is not None else None
 
-    with suppress(_Timed):
+    with suppress(StopIteration):
         run_open_loop(cluster, jobs, ended)
     return ends[-1] - ends[first]
 

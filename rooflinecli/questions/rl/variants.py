@@ -105,9 +105,7 @@ def _candidate(question: Rl, constants: Constants, devices: int) -> LayoutCandid
 def changes(question: Rl, constants: Constants, time_s: float, done: Callable[[int, int], None]) -> list[TriedOptions]:
     """Changes that save time and fit, the most first; `done` hears of each."""
     found, every = [], _tried(question)
-    floored = (
-        constants.of(compose(question).rollout.part) < 1
-    )  # a floor counts where a part may be shorter than simulated
+    floored = constants.of(compose(question).rollout.part) < 1  # a floor counts where a part may be shorter
     for i, (options, asked) in enumerate(every):
         done(min(i, 1), len(every))
         try:
