@@ -187,7 +187,13 @@ EOF
 bash start.sh
 ```
 """
+# fyh2001/megatron-sft-recipes, experiments/gemma4_opt: the arguments that ModelScope's swift saves, which has those of vLLM too
+SAVED = {"model": "Qwen/Qwen3-8B", "tuner_type": "full", "per_device_train_batch_size": 1, "gradient_accumulation_steps": 16, "max_length": 16384, "global_world_size": 8, "sequence_parallel_size": 2,
+         "vllm_tensor_parallel_size": 1, "max_model_len": None, "max-num-seqs": 256, "torch_dtype": "bfloat16", "deepspeed": {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}}  # fmt: skip
 FILES = {
+    "args.json": (json.dumps(SAVED), {}, {"model": "Qwen3-8B", "n": 8, "cp": 2, "dp": 4, "batch": 64, "zero": 3, "offload": "optimizer", "recompute": "full", "seq": 16384}),
+    "trl.sh": ("trl sft --model_name_or_path Qwen/Qwen3-8B --per_device_train_batch_size 2", {"n": 1}, {"recompute": "full", "dtype": "bf16"}),
+    "own.sh": ("trl sft --model_name_or_path Qwen/Qwen3-8B --per_device_train_batch_size 2 --gradient_checkpointing False", {"n": 1}, {"recompute": "none"}),
     "exports.md": (EXPORTS, {}, {"gpu-memory-utilization": "0.15"}),
     "performance.sh": (PERFORMANCE, {}, {"model": "qwen3-235b-a22b", "hw": "gb300", "n": 128, "ep": 64, "batch": "1024", "micro-batch": "2", "seq": "4096", "dtype": "fp8"}),
     # GeodesicResearch/geodesic-megatron, scripts/training/launch_with_sbatch.sh: a recipe without a key

@@ -145,6 +145,26 @@ def test_a_recipe_says_that_its_own_settings_are_not_read(tmp_path):
     assert found["recipe"] == "lora"
 
 
+def test_a_helper_of_nemo_sets_the_sizes_of_a_recipe(tmp_path):
+    """AI-Hypercomputer/gpu-recipes, training/g4/llama3_70b/nemo-finetuning-gke."""
+    found, _ = options_of(
+        "finetune = llama31_70b.finetune_recipe(seq_length=4096)\npp = 4\n"
+        "finetune = set_primary_perf_configs(finetune, 'lora', num_nodes=1, num_gpus_per_node=8, mbs=1, gbs=32, tp_size=2, pp_size=pp, vp_size=5)\n"
+        "finetune.peft = LoRA(dim=16, alpha=32)\n",
+        tmp_path,
+        "run.py",
+    )
+    wanted = {"n": 8, "tp": 2, "pp": 4, "virtual-stages": "5", "batch": 32, "micro-batch": 1, "lora-rank": 16}
+    assert {key: str(found[key]) for key in wanted} == {key: str(value) for key, value in wanted.items()}
+
+
+def test_trl_recomputes_where_nothing_is_stated(tmp_path):
+    text = TRAINER.replace(', "gradient_checkpointing": True', "")
+    found, said = options_of(text, tmp_path, "run.py", n=4)
+    assert found["recompute"] == "full"
+    assert "the True of TRL since 0.20 is taken" in said
+
+
 def test_damaged_python_has_its_line(tmp_path):
     path = tmp_path / "run.py"
     path.write_text("a = 1\nLLM(model=\n")

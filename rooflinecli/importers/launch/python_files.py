@@ -231,8 +231,10 @@ class _Reader:
             return given[1] if given[1:] else named.get("default", unknown(f"${given[0] if given else ''}"))
         if last in ("str", "int", "float", "list", "Path", "quote") and len(given) == 1:
             return str(given[0]) if last in ("str", "Path") else given[0]
-        if last == "dict" and not given:
+        if last in ("dict", "LoRA") and not given:
             return named
+        if last == "set_primary_perf_configs" and given and isinstance(given[0], dict):
+            return given[0] | {_TABLE["performance"].get(key, key): value for key, value in named.items()}
         if last in _NAMES["processes"].split():
             parts = [given] if last.startswith("create_subprocess_exec") else given
             words = next((one for one in parts if isinstance(one, list)), [])

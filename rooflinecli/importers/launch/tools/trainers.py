@@ -7,6 +7,7 @@ keys of the model's shape, where the launch may describe it. Named groups of `co
 
 from __future__ import annotations
 
+import json
 import re
 
 import yaml
@@ -63,6 +64,8 @@ def read(given: Tree | list[str], launch: Launch, config: Tree | None = None) ->
         launch.devices = training_common.processes(args) or launch.devices
     else:
         launch.tool = claims(given) or launch.tool
+        whole = given.get("deepspeed")  # rather than the name of a file
+        given = {**given, "deepspeed": json.dumps(whole)} if isinstance(whole, dict) and whole else given
         args = LaunchArguments.of_tree(given)
     known = flags(launch.tool).read
     sizes = {axis: args.whole(launch, *known[axis]) for axis in _AXES if axis in known}
@@ -106,6 +109,7 @@ def fill(launch: Launch, args: LaunchArguments, tool: str) -> None:
         launch.options["lora-rank"] = rank
     file = str(args.first("deepspeed"))
     text = launch.open_file(file) if file.endswith(".json") and "zero" not in launch.options else None
+    text, file = (file, "deepspeed") if file[:1] == "{" else (text, file)
     if text is not None:
         args.given.pop("deepspeed")
     rules.apply(known.rules, args, launch)
