@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shlex
 from itertools import pairwise
 
 import pytest
@@ -85,6 +86,55 @@ def test_the_best_is_first(rank, more):
     middle = [r["value"] for r in rows("--rank", rank, "--hold", "expected") if r["rank"]]
     assert middle == sorted(middle, reverse=more)
     assert [r["rank"] for r in rows("--rank", rank) if r["rank"]] == list(range(1, len(values) + 1))
+
+
+COST = "cost.usd_per_million_output_tokens"
+CHEAPEST = ("compare", "llama-3.3-70b", "--hw", "h200,b200", "--iso", "same-cost", "--batch", "32", "--rank-by", COST)
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("n", [7, 6, 8])
+def test_the_layout_of_a_chip_is_chosen_by_what_ranks(n):
+    """Whatever the budget: B200 in replicas of one device, whose cost no other split of as many devices is below."""
+    ran = run_cli(*CHEAPEST, "-n", str(n), "--format", "json")
+    best, other = ran.json["rows"]
+    assert [best["chip"], other["chip"]] == ["b200", "h200"] and best["layout"]["tp"] == 1
+    for row in (best, other):
+        made = run_cli(*shlex.split(row["command"])[1:], "--format", "json").json
+        assert made["cost"]["usd_per_million_output_tokens"] == row["value"]
+        assert row["sequences"] == made["workload"]["batch"] * made["layout"]["dp"] == 32 * row["layout"]["dp"]
+        devices = row["layout"]["devices"]
+        splits = [tp for tp in (1, 2, 4, 8) if devices % tp == 0]
+        asked = (
+            "estimate",
+            "llama-3.3-70b",
+            "--hw",
+            row["chip"],
+            "-n",
+            str(devices),
+            "--batch",
+            "32",
+            "--phase",
+            "decode",
+        )
+        found = [run_cli(*asked, "--tp", str(tp), "--format", "json").json for tp in splits]
+        costs = [one["cost"]["usd_per_million_output_tokens"] for one in found if one["feasible"]]
+        assert row["value"] == pytest.approx(min(costs))
+
+
+def test_rows_of_unequal_load_say_their_sequences_and_layout():
+    table = run_cli(*CHEAPEST, "-n", "8").out
+    assert "sequences" in table and "layout" in table
+    equal = run_cli(*CHEAPEST[:4], "-n", "8", "--batch", "32").out
+    assert "sequences" not in equal
+
+
+def test_a_layout_that_keeps_to_the_limits_goes_before_a_cheaper_one():
+    """Replicas of one B200 take 28 ms between tokens."""
+    limited = run_cli(*CHEAPEST, "-n", "8", "--slo", "itl=20ms", "--format", "json").json["rows"]
+    cheapest = run_cli(*CHEAPEST, "-n", "8", "--format", "json").json["rows"]
+    (row,), (free,) = ([r for r in rows if r["chip"] == "b200"] for rows in (limited, cheapest))
+    assert row["feasible"] and row["layout"]["tp"] > free["layout"]["tp"] and row["value"] > free["value"]
 
 
 def test_an_overlap_of_intervals_is_owned_up_to():

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 from rooflinecli.core.errors import DataError, Infeasible, RooflineError, UsageError, unknown
 from rooflinecli.core.units import duration
 from rooflinecli.engine import build_request, option_conflicts
+from rooflinecli.engine.choose import evaluate_candidates
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.questions.check.run import Estimator
 from rooflinecli.questions.compare.question import ISO, Compare, CompareAnswer, ComparedChip
@@ -29,12 +31,12 @@ _LIMITED = {"ttft": "prefill", "itl": "decode"}
 
 @dataclass(frozen=True)
 class ChipResult:
-    """One chip: its estimate and the command that prints it, or why there is none."""
+    """One chip: its estimate and the options that it is of, or why there is none."""
 
     name: str
     result: EstimateAnswer | None
     why: str = ""
-    command: str = ""
+    options: Options = field(default_factory=dict)
 
 
 def compare(question: Compare) -> CompareAnswer:
@@ -56,9 +58,9 @@ def compare(question: Compare) -> CompareAnswer:
     build_request.request({**asked, "hw": next(iter(specs))})  # what is wrong on every chip is wrong with the question
     answer = Estimator()
     tried, iso_text = counts(asked, specs, iso, answer, own)
-    first = "" if iso == "same-memory" else rank
     bound = str(build_request.value(OPTIONS["bound"], asked.get("bound", BOUNDS[0])))
-    entries = [_entry(name, {**asked, **own.get(name, {})}, tried[name], first, bound, answer) for name in specs]
+    chosen = _Choice(rank, bound, limits, iso != "same-memory", question.rank_by not in (None, RANK), answer)
+    entries = [_entry({**asked, **own.get(name, {}), "hw": name}, tried[name], chosen) for name in specs]
     results = {entry.name: entry.result for entry in entries if entry.result is not None}
     given = ({**asked, **own.get(name, {}), "hw": name} for name in results)
     contexts = [EstimateContext(build_request.request(options_of_chip)) for options_of_chip in given]
@@ -78,7 +80,7 @@ def compare(question: Compare) -> CompareAnswer:
         feasible=any(row.feasible for row in rows),
     )  # fmt: skip
     if question.sensitivity:
-        found.tornado = _tornado(found, {name: {**asked, **own.get(name, {})} for name in specs})
+        found.tornado = _tornado(found, {entry.name: entry.options for entry in entries})
     return found
 
 
@@ -109,7 +111,7 @@ def _tornado(answer: CompareAnswer, asked: dict[str, Options]) -> Tornado | None
     for row in answer.ranked:
         if row.rank is not None and row.value is not None and row.layout is not None:
             ranked.append((row.rank, row.chip, row.value))
-            options[row.chip] = {**asked[row.chip], "hw": row.chip, "n": row.layout["devices"]}
+            options[row.chip] = asked[row.chip]
     return of_comparison(ranked, options, answer.rank, answer.bound) if len(ranked) > 1 else None
 
 
@@ -117,44 +119,85 @@ def _apply_limits(entry: ChipResult, limits: dict[str, float]) -> ChipResult:
     """The entry, with a reason when the pessimistic bound of a latency exceeds its limit."""
     if entry.result is None or entry.why:
         return entry
+    return replace(entry, why=_missed(entry.result, limits))
+
+
+def _missed(result: EstimateAnswer, limits: dict[str, float]) -> str:
+    """Which limit the pessimistic bound of a latency exceeds; empty where it keeps to all. Raises UsageError for a phase that is not asked for."""
     for name, limit in limits.items():
-        found = entry.result.phases.get(_LIMITED[name])
+        found = result.phases.get(_LIMITED[name])
         if found is None:
             raise UsageError(
                 f"--slo {name}: the comparison does not ask for {_LIMITED[name]}; leave --phase out", "slo"
             )
         worst = found.interval_s[1]
         if worst > limit:
-            why = f"{name} is {duration(found.time_s)}, up to {duration(worst)}; the limit is {duration(limit)}"
-            return replace(entry, why=why)
-    return entry
+            return f"{name} is {duration(found.time_s)}, up to {duration(worst)}; the limit is {duration(limit)}"
+    return ""
 
 
-def _entry(
-    name: str, options: Options, counts: list[int] | str, rank: str, bound: str, answer: Estimator
-) -> ChipResult:
-    """The estimate on the count that ranks best among the feasible ones; on the first, without `rank`."""
+@dataclass(frozen=True)
+class _Choice:
+    """How the estimate of a chip is chosen: by the quantity that ranks at a bound, among those that keep to the limits, over `counts` of
+    devices as well, and over `layouts` that an estimate would not take where it is asked for."""
+
+    rank: str
+    bound: str
+    limits: dict[str, float]
+    counts: bool
+    layouts: bool
+    answer: Estimator
+
+    def key(self, result: EstimateAnswer) -> tuple[bool, bool, float]:
+        """What is least of the best; of quantities that are no numbers the first is."""
+        value, less = _ends(result, self.rank), not higher_is_better(self.rank)
+        known = value is not None and isinstance(value.expected, (int, float))
+        size = (1 if less else -1) * float(value.at(self.bound, less)) if value and known else 0.0
+        return not result.feasible, bool(_missed(result, self.limits)), size
+
+
+def _entry(options: Options, counts: list[int] | str, choice: _Choice) -> ChipResult:
+    """The estimate on the count, and of the layout where the quantity that ranks is not what layouts are chosen by, that ranks best."""
+    name = str(options["hw"])
     if isinstance(counts, str):
         return ChipResult(name, None, counts)
-    found, why = list[tuple[EstimateAnswer, int]](), ""
-    for n in counts:
+    found, why = list[tuple[EstimateAnswer, Options]](), ""
+
+    def tried(asked: Options) -> None:
+        nonlocal why
         try:
-            found.append((answer({**options, "hw": name, "n": n}), n))
+            found.append((choice.answer(asked), asked))
         except DataError:
             raise
         except (UsageError, Infeasible) as error:
             why = why or str(error)
+
+    for n in counts:
+        tried({**options, "n": n})
     if not found:
         return ChipResult(name, None, why)
-
-    def sort_key(one: tuple[EstimateAnswer, int]) -> tuple[bool, float]:
-        value, less = _ends(one[0], rank) if rank else None, not higher_is_better(rank)
-        known = value is not None and isinstance(value.expected, (int, float))
-        return not one[0].feasible, (1 if less else -1) * float(value.at(bound, less)) if value and known else 0.0
-
-    best, count = min(found, key=sort_key)  # the first of equals
+    if not choice.counts:
+        found = [min(found, key=lambda one: not one[0].feasible)]
+    for result, asked in tuple(found) if choice.layouts else ():
+        for layout in _other_layouts(result, asked):
+            tried({**asked, **layout})
+    best, chosen = min(found, key=lambda one: choice.key(one[0]))  # the first of equals
     worst = max(best.violations, key=lambda v: v.needed or 0.0, default=None)
-    return ChipResult(name, best, worst.message if worst else "", estimate_command({**options, "hw": name, "n": count}))
+    return ChipResult(name, best, worst.message if worst else "", chosen)
+
+
+def _other_layouts(result: EstimateAnswer, options: Options) -> Iterator[Options]:
+    """Sizes of the layouts of a server that fit on the devices of an estimate, but for its own."""
+    ctx, phases = EstimateContext(build_request.request(options)), tuple(result.phases)
+    r = ctx.request
+    if "train" in phases or r.attention_dp or None not in (r.tp, r.pp, r.dp):
+        return
+    names = ("tp", "pp", "dp", *(("ep",) if ctx.is_moe else ()))
+    own = {name: getattr(result.layout, name) for name in names}
+    for one in evaluate_candidates(ctx, phases, result.layout.devices, []):
+        sizes: Options = {name: int(getattr(one.layout, name)) for name in names}
+        if one.fits and sizes != own:
+            yield sizes
 
 
 def _require_rank(entries: list[ChipResult], rank: str) -> None:
@@ -188,7 +231,8 @@ def _row(entry: ChipResult, rank: str, spec: HardwareSpec, bound: str) -> Compar
         interval=[value.low, value.high] if value and value.interval else None,
         quantities={q: found.expected for q in [*names, "memory.headroom_fraction"] if (found := _ends(result, q)) is not None},
         bottleneck=ranked.bottleneck, usd_per_hour=price * plan.devices if price is not None else None,
-        memory_bytes=plan.devices * first.memory.capacity_bytes, command=entry.command,
+        memory_bytes=plan.devices * first.memory.capacity_bytes, command=estimate_command(entry.options),
+        sequences=None if result.workload.batch is None or result.workload.qps is not None else result.workload.batch * plan.dp,
     )  # fmt: skip
 
 

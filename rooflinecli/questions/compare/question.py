@@ -53,7 +53,7 @@ SCHEMA = "roofline/compare/3"
 class ComparedChip(Record):
     """One chip: the quantity that ranks (expected, at the bound, 80% interval) and others, or why it is infeasible.
 
-    layout: devices and parallel sizes; relative: value at the bound that ranks, over that of the best; overlaps_previous: whether its interval reaches that of the row above.
+    layout: devices and parallel sizes; sequences: those that all replicas serve at once, None where a rate says how many come; relative: value at the bound that ranks, over that of the best; overlaps_previous: whether its interval reaches that of the row above.
     """
 
     chip: str
@@ -72,6 +72,7 @@ class ComparedChip(Record):
     usd_per_hour: float | None = None
     memory_bytes: float | None = None
     command: str | None = None
+    sequences: float | None = None
     relative: float | None = None
     overlaps_previous: bool = False
 

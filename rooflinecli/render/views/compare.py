@@ -48,6 +48,7 @@ def _table(answer: CompareAnswer) -> Table:
     others = list(dict.fromkeys(q for row in answer.rows for q in row.quantities if q != answer.rank))
     dropped = {q: len(others) + 5 - i for i, q in enumerate(others)} | {"memory.headroom_fraction": 2}
     dropped |= {q: 5 for q in others if q.endswith("tokens_per_s")}  # it follows from the time and the batch
+    loads = {row.sequences for row in answer.ranked}  # the batch is that of a replica
     columns = (
         Column("", lambda r: str(r.rank)),
         Column("chip", "name", text=True),
@@ -55,8 +56,9 @@ def _table(answer: CompareAnswer) -> Table:
             "layout",
             lambda r: f"n {r.layout['devices']} {layout(r.layout)}".strip() if r.layout else NONE,
             text=True,
-            drop=4,
+            drop=len(others) + 5 if len(loads) > 1 else 4,
         ),
+        *([Column("sequences", lambda r: text(r.sequences, "batch"))] if len(loads) > 1 else []),
         Column(label(answer.rank), lambda r: text(r.value, answer.rank)),
         Column("80% interval", lambda r: text(r.interval, answer.rank) if r.interval else NONE, drop=len(others) + 7),
         Column(
