@@ -106,7 +106,13 @@ def _elsewhere(reading: MeasuredRow, chip: HardwareSpec) -> str | None:
     that no file has says nothing, nor does any about a chip that is described by a file of the user's own."""
     if reading.probe.get("cpu") and chip.kind != "cpu":
         return f"a CPU ({', '.join(reading.probe.get('device', ())) or reading.tool})"
-    stated = reading.options.get("hw")
+    stated, column = reading.options.get("hw"), str(reading.probe.get("hardware", ""))
+    if (
+        column
+        and not _chip_named(column)
+        and not any(name.partition("-")[0] in column.lower() for name in chip.lineage)
+    ):
+        return column  # which a person wrote, not a driver
     names = [str(stated)] if stated is not None else [n for n in reading.probe.get("device", ()) if _chip_named(n)]
     if stated is None and not set(chip.lineage) & files("hardware").keys():
         return None

@@ -480,3 +480,15 @@ def test_what_a_row_leaves_open_is_asked_for_by_its_flags(quantity, options, mis
     with pytest.raises(UsageError, match="log:3: some bench leaves options open; give ") as refused:
         resolve_rows._complete(row, given)
     assert sorted(str(refused.value).partition("give ")[2].split(", ")) == sorted(missing.split(", "))
+
+
+@pytest.mark.parametrize(
+    ("hardware", "read"), [("SambaNova SN40L", False), ("Nvidia A100 GPU", False), ("our H100 node", True)]
+)
+def test_a_row_of_a_table_is_of_the_chip_that_its_column_names(cli, tmp_path, hardware, read):
+    table = tmp_path / "results.csv"
+    header = "Hardware,Num of Hardware,Framework,Model,Concurrency,Input Tokens,Output Tokens,TPOT (ms)\n"
+    table.write_text(f"{header}{hardware},1,vllm,meta-llama/Meta-Llama-3-8B,8,512,128,9.5\n")
+    ran = cli("calibrate", str(table), "--hw", "h100")
+    assert (ran.code == 0) == read
+    assert read or ("measured on" in ran.err and "not on H100" in ran.err)

@@ -220,7 +220,8 @@ def _row(source: Source, line: int, cells: Json, kind: str) -> list[MeasuredRow]
     if "drafted" in cells:
         unread = "speculative decoding; its tokens of a step are not stated"
     given = {name: value for name, value in options.items() if value is not None}
-    probe = {"device": [_P.device.sub("", cells["device"])]} if cells.get("device") else {}
+    name = _P.device.sub("", cells.get("device") or "")
+    probe: Json = {"device": [name], "hardware": name} if name else {}
     return [
         replace(row, options={**given, **row.options}, probe={**row.probe, **probe}, unread=unread or row.unread)
         for row in rows
