@@ -872,6 +872,20 @@ def test_a_table_next_to_the_output_of_a_benchmark_is_noted():
     assert "the table at log:3 not read next to it" in row.notes
 
 
+def test_a_number_of_requests_with_few_reports_hides_no_other():
+    """Two steady reports of one request are too few, the three of eight and the four of sixteen are not."""
+    line = "INFO 09-02 13:08:10 [loggers.py:123] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: {} tokens/s, Running: {} reqs, Waiting: 0 reqs, GPU KV cache usage: 0.0%\n"
+    text = "".join(
+        line.format(rate * running, running)
+        for running, times, rate in ((1, 3, 50.0), (8, 4, 40.0), (16, 5, 25.0))
+        for _ in range(times)
+    )
+    found = read_source(Source("log", text))
+    assert [(row.options["batch"], row.value, row.notes[0]) for row in found] == [
+        (8, pytest.approx(1 / 40), "median of 3 reports of 8 requests"), (16, pytest.approx(1 / 25), "median of 4 reports of 16 requests")
+    ]  # fmt: skip
+
+
 def test_metrics_of_a_server_are_no_stage_of_its_client():
     text = '{"load_summary": {}, "successes": {"count": 5105, "request_latency": {"mean": 1.15}, "time_per_output_token": {"mean": 0.0176}}}'
     with pytest.raises(DataError, match=r"log:1: the server.s own metrics.*give stage_N_lifecycle_metrics"):

@@ -21,6 +21,8 @@ TRAINING = {
 }
 ALWAYS = ("the model is taken to be llama-3-8b, which has these sizes", "priced as ")  # of sizes, and of a framework
 LAUNCHES = [
+    ("python -m sglang.launch_server --model-path Qwen/Qwen3-8B --dp 4 --enable-dp-attention",  # nothing to split
+     {"dp": 4, "n": 4, "model": "Qwen3-8B", "engine": "sglang"}, ""),
     ('vllm serve Qwen/Qwen3-30B-A3B --enable-expert-parallel --all2all-backend deepep_low_latency',
      {'model': 'Qwen3-30B-A3B', 'engine': 'vllm'}, ''),
     ('vllm serve Qwen/Qwen3-30B-A3B -tp 2 -dp 2 --enable-expert-parallel --all2all-backend deepep_low_latency --enable-dbo',
@@ -92,6 +94,9 @@ TORCHTITAN = (
     '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nseq_len = 8192\nlocal_batch_size = 2\n[parallelism]\n'
 )
 CONFIGS = [  # file, text, what is given beside it, options in addition to TRAINING, what is said
+    # 8 sequences to each of 8 chips, in as many micro-batches as stages, each of one layer eight times (base.yml)
+    ("m.yml", "model_name: llama2-7b\nici_pipeline_parallelism: 4\nici_fsdp_parallelism: 2\nper_device_batch_size: 8\nmax_target_length: 2048\nremat_policy: full\n", {},
+     {"pp": 4, "dp": 2, "recompute": "full", "zero": 3, "model": "llama2-7b", "seq": 2048, "micro-batch": 8, "batch": 64, "virtual-stages": 8, "software": "maxtext"}, ""),
     ('ds.json', '{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "pipe-parallel-size": 2, "model-parallel-size": 2, "zero_optimization": {"stage": 1}, "bf16": {"enabled": true}, "optimizer": {"type": "Adam"}}', {'model': 'llama-3-8b'},
      {'tp': 2, 'pp': 2, 'zero': 1, 'micro-batch': 2, 'batch': 64, 'n': 32, 'dtype': 'bf16', 'software': 'deepspeed', 'model': 'llama-3-8b'}, 'not stated, so the defaults of an estimate are taken; give --seq'),
     ('ds.json', '{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "zero_optimization": {"stage": 3, "zero_quantized_gradients": true, "zero_hpz_partition_size": 8, "offload_optimizer": {"device": "cpu"}}, "fp16": {"enabled": true}, "optimizer": {"type": "Lion"}}', {'model': 'llama-3-8b', 'n': 16},

@@ -87,12 +87,15 @@ def meeting(
     by_line = data.contexts_by_lineno(mutant.path)
     contexts = {name for line, names in by_line.items() if first <= line <= last for name in names}
     files = {name.removesuffix(WHOLE_FILE) for name in contexts if name.endswith(WHOLE_FILE)}
-    tests = [test for test in seconds if test in contexts or _file(test) in files]
+    reach = {test for test in seconds if test in contexts or _file(test) in files}
+    near = set(map(_file, reach))
+    # a table or a declaration is read when its module is imported, by no test: all tests meet it, those that run its file first
+    tests = [test for test in seconds if test in reach or mutant.function == "module"]
     cost = dict.fromkeys(map(_file, tests), 0.0)
     for test in tests:
         cost[_file(test)] += seconds[test]
     courses, spent = [list[str]() for _ in COURSES], 0.0
-    for file in sorted(cost, key=lambda file: cost[file]):
+    for file in sorted(cost, key=lambda file: (file not in near, cost[file])):
         course = bisect(COURSES, spent)
         if course < len(COURSES):
             courses[course] += [test for test in tests if _file(test) == file]
