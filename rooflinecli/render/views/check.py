@@ -37,7 +37,7 @@ def view(answer: types.CheckAnswer) -> Page:
             *(Prose(f"- {change_text(c)}", 2) for c in answer.changes),
         ]
     return page(
-        [Headline(f"roofline check: {summary(answer)}")],
+        [Headline(summary(answer))],
         *(_case(c, c.verdict != PASS) for c in answer.checks),
         changes,
         details=[_case(c, c.verdict == PASS, _MORE) for c in answer.checks],

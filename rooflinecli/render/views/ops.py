@@ -22,23 +22,27 @@ COLUMNS = (
     Column("expected", "time_s"),
     Column("share", lambda r: error(r.share)),
 )
-SMALL = 0.0005  # of a phase: rows below it are details
+SMALL, OF_SEVERAL = (
+    0.0005,
+    0.05,
+)  # of a phase: rows below it are details, where it is the only one and where there are several
 
 
 def view(answer: OpsAnswer) -> Page:
     """The roofs, a table for each phase, and what does not fit."""
     model, chip = answer.model.name, answer.hardware.name
+    least = SMALL if len(answer.phases) == 1 else OF_SEVERAL
     about = "one device, all launches; FLOP/B is intensity; elementwise rows have no floor, since an ideal engine fuses them"
     return page(
         [
             Headline(f"{model} on {chip}: {'; '.join(map(_longest, answer.phases.items()))}"),
             Prose(peaks(answer.roofs, ridge=True), style="dim"),
         ],
-        *([*table(name, phase)] for name, phase in answer.phases.items()),
+        *([*table(name, phase, least)] for name, phase in answer.phases.items()),
         [Prose(about, style="dim")],
         *([Prose(f"does not fit: {v.message}", style="red")] for v in answer.violations),
-        details=[[small] for name, phase in answer.phases.items() if (small := _small(name, phase))],
-        about=f"operations below {percent(SMALL)} of a phase",
+        details=[[small] for name, phase in answer.phases.items() if (small := _small(name, phase, least))],
+        about=f"operations below {percent(least)} of a phase",
     )
 
 
@@ -58,15 +62,15 @@ def peaks(roofs: Roofs, ridge: bool = False) -> str:
     return ", ".join((si(roofs.bandwidth_bytes_per_s, "B/s"), *rates))
 
 
-def table(name: str, phase: PhaseOperations) -> list[Block]:
+def table(name: str, phase: PhaseOperations, least: float = SMALL) -> list[Block]:
     """A title, and the operations that take time."""
     title = f"{name}: {text(phase.time_s, 'time_s')} expected, floor {text(phase.floor_s, 'floor_s')}"
-    return [Headline(title), records(COLUMNS, (row for row in phase.operations if row.share >= SMALL))]
+    return [Headline(title), records(COLUMNS, (row for row in phase.operations if row.share >= least))]
 
 
-def _small(name: str, phase: PhaseOperations) -> Table | None:
-    rows = [row for row in phase.operations if row.share < SMALL]
-    return records(COLUMNS, rows, f"{name}, below {percent(SMALL)} each") if rows else None
+def _small(name: str, phase: PhaseOperations, least: float) -> Table | None:
+    rows = [row for row in phase.operations if row.share < least]
+    return records(COLUMNS, rows, f"{name}, below {percent(least)} each") if rows else None
 
 
 def compiled(answer: AotAnswer) -> Page:
