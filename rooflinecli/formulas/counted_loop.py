@@ -12,16 +12,7 @@ from typing import NamedTuple
 
 DECODES = (1.0, 4.0, 12.0, 32.0)  # sequences of the decode steps that are priced,
 PASSES = (1.0, 4.0, 32.0)  # prompts of the passes,
-SHARED = (
-    8.0,
-    32.0,
-    128.0,
-    512.0,
-    1024.0,
-    2048.0,
-    4096.0,
-    8192.0,
-)  # and tokens of steps in which prompts and decodes are one pass
+SHARED = (8.0, 32.0, 128.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0)  # and tokens of prompts and decodes in one pass
 RAMP = 2  # requests of each client that are left out of the means
 COUNTED = 1000, 24  # requests that are counted, in all and of each client: bunches come and go over hundreds
 ROUNDED = 1e-6  # what prices of seven digits are off by at the most, so that two clients make no fewer tokens than one
