@@ -824,6 +824,30 @@ def test_a_state_without_times_and_power_alone_are_refused_for_what_they_are():
         read_source(Source("log", "".join(lines)))
 
 
+@pytest.mark.parametrize(
+    ("said", "alone"),
+    [
+        ("tp_size=8, dp_size=8, enable_dp_attention=True", False),
+        ("tp_size=8, disaggregation_mode='decode'", False),
+        ("tp_size=8, enable_dp_attention=False, disaggregation_mode='null'", True),
+    ],
+)
+def test_reports_of_one_rank_of_several_are_no_batch_of_the_model(said, alone):
+    report = "[2025-09-12 07:27:14 DP0 TP0] Decode batch. #running-req: 4, #token: 400, token usage: 0.00, gen throughput (token/s): 98.94, #queue-req: 0,\n"
+    (row,) = read_source(Source("log", f"server_args=ServerArgs(model_path='m', {said})\n{report * 4}"))
+    assert (row.unread == "") == alone
+
+
+def test_replicas_of_a_server_report_each_for_itself():
+    """Two replicas by turns, with other numbers of requests, are each steady."""
+    line = "[2025-09-12 07:27:14 DP{} TP0] Decode batch. #running-req: {}, #token: 400, token usage: 0.00, gen throughput (token/s): {}, #queue-req: 0,\n"
+    rows = read_source(Source("log", (line.format(0, 4, 200.5) + line.format(1, 6, 240.5)) * 4))
+    assert [(row.options["batch"], row.value) for row in rows] == [
+        (4, pytest.approx(4 / 200.5)),
+        (6, pytest.approx(6 / 240.5)),
+    ]
+
+
 def test_what_has_no_steady_report_or_no_known_column_is_refused_for_that():
     report = "Avg prompt throughput: 102.2 tokens/s, Avg generation throughput: 2.2 tokens/s, Running: 1 reqs, GPU KV cache usage: 0.8%"
     with pytest.raises(DataError, match=r"log:1: vLLM server log: nowhere 3 reports of as many requests"):

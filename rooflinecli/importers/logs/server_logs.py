@@ -50,6 +50,11 @@ class ServerLog:
                 options[name] = found if name == "model" else positive(found)
         drafts = [size for text in re.findall(self.row["drafted"], source.plain) if (size := positive(text))]
         probe: Json = {"drafted": median(drafts)} if drafts else {}
+        apart = (
+            "its reports are of one rank of several that share a model"
+            if re.search(self.row["apart"], source.plain)
+            else ""
+        )
         rows = []
         for running, reports in sorted(steady.items()):
             if len(reports) < FEWEST:
@@ -59,7 +64,11 @@ class ServerLog:
             given = {**options, "batch": running} | ({"prompt": round(held), "output": 1} if held >= 1 else {})
             notes = [f"median of {len(reports)} reports of {running:g} requests"]
             notes += step_logs.rounded(f"{running / seconds:.2f}".rstrip("0"))
-            rows.append(MeasuredRow(where, self.TOOL, "itl", seconds, options=given, probe=probe, notes=tuple(notes)))
+            rows.append(
+                MeasuredRow(
+                    where, self.TOOL, "itl", seconds, options=given, probe=probe, notes=tuple(notes), unread=apart
+                )
+            )
         if not rows:
             first = re.search(self.row["line"], source.plain)
             why = f"{source.at(source.line_of(first.start() if first else 0))}: {self.TOOL}: nowhere {FEWEST} reports of as many requests with no prompt between them; give the result of the client that sent them"
