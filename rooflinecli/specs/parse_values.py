@@ -14,7 +14,7 @@ from rooflinecli.specs.options import KINDS, Option, OptionKind
 from rooflinecli.specs.request import MOST
 
 LARGEST, MOST_THINGS = 1e18, 1e12  # far beyond what exists; products of several stay numbers, divisors can be listed
-_IN_TOKENS = ("-tokens", " tokens", "tokens")
+_IN_TOKENS = re.compile(r"[-\s]*tok(en)?s?\s*$")
 
 
 def number(flag: str, written: object, kind: str = "count", option: str = "") -> float:
@@ -57,9 +57,7 @@ def _parsed(written: str, unit: str, example: str = "") -> float:
     """Raises ValueError for what is not a number of that unit; dollars and counts need not say theirs."""
     with contextlib.suppress(ValueError):
         return float(written)
-    text = written.strip()
-    for ending in _IN_TOKENS if unit in ("tokens", "length") else ():
-        text = text.removesuffix(ending)
+    text = _IN_TOKENS.sub("", written).strip() if unit in ("tokens", "length") else written.strip()
     per = unit.removeprefix("USD")
     if per in ("/h", "/kWh"):
         text = re.sub(rf"^\$?([\d.,_]+)\s*(USD)?({per})?$", rf"\1 {unit}", text)
@@ -175,5 +173,5 @@ def _measured(written: str, kind: OptionKind, bare: bool) -> float:
 
 
 def in_tokens(written: object) -> bool:
-    """Whether a batch is written in tokens: 4M-tokens."""
-    return str(written).strip().endswith(_IN_TOKENS)
+    """Whether a batch is written in tokens: 4M-tokens, 4Mtok."""
+    return _IN_TOKENS.search(str(written)) is not None

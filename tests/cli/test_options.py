@@ -178,6 +178,21 @@ def test_a_batch_in_tokens_is_divided_by_the_length_that_is_trained_on():
     assert build_request.request({"model": "gpt2", "hw": "h100", "batch": "1048576-tokens"}).batch == 1024
 
 
+@pytest.mark.parametrize("written", ["4M-tokens", "4Mtok", "4M tok", "4 Mtokens", "4M-toks", "4M token", " 4Mtok "])
+def test_a_batch_that_says_tokens_in_any_spelling_is_in_tokens(written):
+    assert build_request.request({**BASE, "phase": "train", "seq": 4096, "batch": written}).batch == 1024
+
+
+def test_a_decode_step_computes_a_token_of_each_sequence():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert build_request.request({**BASE, "phase": "decode", "batch": "32 tokens"}).batch == 32
+    swept = run_cli(
+        "sweep", "llama-3-8b", "--hw", "h100", "--phase", "decode", "--batch", "16tok,32tok", "--format", "json"
+    )
+    assert [point["batch"] for point in swept.json["points"]] == [16, 32] and not swept.err.count("nearest")
+
+
 def test_a_sweep_takes_a_batch_in_tokens_as_estimate_does():
     line = (
         "llama-3-8b",

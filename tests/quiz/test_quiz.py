@@ -154,3 +154,12 @@ def test_a_terminal_is_asked_again_for_a_unit(monkeypatch):
     typed.isatty = lambda: True
     monkeypatch.setattr("sys.stdin", typed)
     assert _line("B") == "12 B"
+
+
+def test_microbatches_that_are_asked_for_keep_the_bubble_below_the_share():
+    """12 microbatches of 4 stages have a bubble of 20%, which is not below it: 13 are the answer."""
+    text = (ROOT / "rooflinecli/questions/quiz/exercises.yaml").read_text(encoding="utf-8")
+    assert re.search(r"question: (.*)\n +formula: microbatches_for_bubble", text)[1].count("below {fraction}") == 1
+    assert (
+        run_cli("formula", "microbatches_for_bubble", "pp=4", "fraction=20%", "virtual_stages=1").out.count("13") == 1
+    )

@@ -177,7 +177,7 @@ def question_of(
     """The request with its workload filled in, the hardware figures overridden, and every size by its field."""
     override = {a.name: sizes[a.name] for a in axes if a.kind == "figure"}
     fields = {OPTIONS[a.name].field: sizes[a.name] for a in axes if a.kind == "number"}
-    if any(a.name == "batch" and a.tokens for a in axes):
+    if "train" in request.phases and any(a.name == "batch" and a.tokens for a in axes):
         fields["batch"] = build_request.whole_sequences(fields["batch"], fields.get("seq"), request.model)
     return replace(request, **{k: v for k, v in fields.items() if k not in (*SIZES, "devices")}), override, fields
 
