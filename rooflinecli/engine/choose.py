@@ -22,8 +22,9 @@ from rooflinecli.engine.evaluate import priced, time_at_bound
 from rooflinecli.engine.legality import LegalityRule
 from rooflinecli.engine.phase_answer import LayoutAnswer, layout_answer
 from rooflinecli.engine.residency import resident_memory, whole_training_state
-from rooflinecli.engine.serving_load import waits_for_cache
+from rooflinecli.engine.serving_load import sequences, waits_for_cache
 from rooflinecli.specs.layout import LEFT_OPEN, WHOLE, Layout
+from rooflinecli.specs.request import MOST as ALL
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -151,7 +152,13 @@ def _staged(ctx: EstimateContext, phases: tuple[str, ...], best: Candidate) -> C
     """Under a load, stages in place of the tensor ranks of a serving layout where that is faster: passes over prompts of others then
     wait for fewer collectives (without NVLink vLLM advises the same)."""
     r, layout = ctx.request, best.layout
-    if (r.concurrency is None and r.qps is None) or r.tp is not None or r.pp is not None or layout.tp == 1:
+    if (
+        r.concurrency is ALL
+        or (r.concurrency is None and r.qps is None)
+        or r.tp is not None
+        or r.pp is not None
+        or layout.tp == 1
+    ):
         return best
     further = (
         _candidate(ctx, phases, layout.with_changes(tp=layout.tp / stages, pp=layout.pp * stages))
@@ -178,7 +185,10 @@ def _candidate(ctx: EstimateContext, phases: tuple[str, ...], layout: Layout) ->
 
 
 def _rank(ctx: EstimateContext, layout: Layout) -> tuple[Number, ...]:
-    """Sort key. Pipeline stages only where memory needs them, since replicas serve more users."""
+    """Sort key. Pipeline stages only where memory needs them, since replicas serve more users; then what memory holds where as many
+    sequences as it does are asked for, else the time between tokens."""
+    if ctx.request.concurrency is ALL:
+        return layout.pp, -sequences(ctx, layout) * layout.dp, layout.tp
     shared = 1 if layout.ep == 1 or ctx.request.ep is not None else SHARED
     return layout.pp, shared * time_at_bound(priced(ctx, layout, "decode"), ctx.request.bound), layout.tp
 
@@ -190,6 +200,8 @@ def _why(ctx: EstimateContext, tried: list[Candidate], staged: bool) -> str:
         return "the layout given" if None not in (r.tp, r.pp, r.dp) else "the only layout of the sizes left open"
     if sum(one.fits for one in tried) == 1 and not staged:
         return f"the only one of {len(tried)} layouts tried that fits"
+    if r.concurrency is ALL:
+        return f"of {len(tried)} layouts tried the one whose memory holds most sequences, with the fewest stages"
     with_stages = "with stages in place of tensor ranks" if staged else "with the fewest stages"
     return f"the fastest {with_stages}{_by(r.bound)} of {len(tried)} layouts tried; `roofline search` tries every one"
 

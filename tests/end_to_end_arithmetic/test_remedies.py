@@ -116,6 +116,17 @@ def test_without_nvlink_a_load_of_prompts_runs_in_stages():
     assert decode.tokens_per_s > 2 * splits[-1].tokens_per_s
 
 
+@pytest.mark.parametrize("engine", [None, "vllm"])
+def test_where_all_that_memory_holds_is_asked_for_no_split_holds_more(engine):
+    """Eight H100 hold a 70B model once, and not four times: about (8 x 85.9 - 141) GB of cache at 0.8 GB a request."""
+    options = {"model": "llama-3-70b", "hw": "h100", "n": 8, "concurrency": "max", "output": 512, "phase": "decode"}
+    options |= {} if engine is None else {"engine": engine}
+    chosen = estimate(build_request.request(options))
+    splits = [estimate(build_request.request({**options, "tp": tp, "pp": 1})) for tp in (2, 4, 8)]
+    held = [float(one.workload.batch) * one.layout.dp for one in (chosen, *splits)]
+    assert held[0] == max(held) > 2 * min(held) and "holds most sequences" in chosen.layout.reason
+
+
 def test_a_training_plan_is_the_fastest_tried():
     reason = estimate(
         build_request.request({"model": "llama-3.1-8b", "hw": "h100", "n": 8, "phase": "train", "batch": 64})
