@@ -158,6 +158,12 @@ def test_ends_of_intervals_and_parts_of_groups_have_names_and_units() -> None:
     )
 
 
+def test_the_cost_of_a_run_is_written_as_money() -> None:
+    asked = ("--phase", "train", "-n", "64", "--tokens", "1T", "--columns", "cost.training_usd")
+    table = roofline("sweep", "llama-3-8b", "--hw", "h100", "--tp", "1", "--pp", "1", *asked).stdout
+    assert re.search(r"\$[\d]{2,3},\d{3}\b", table) and "e+" not in table
+
+
 def test_an_unknown_quantity_is_unknown_whatever_its_limit_is_written_in() -> None:
     for text, says in (
         ("decode.time <= 40 ms", "did you mean decode.time_s"),

@@ -53,5 +53,5 @@ def shown(name: str, value: object) -> str:
     if value is None or (isinstance(value, float) and value != value):
         return numbers.NONE
     if isinstance(value, float) and name.startswith("cost."):
-        return f"${value:,.4g}"
+        return f"${value:,.4g}" if abs(value) < 1000 else numbers.money(value)
     return numbers.text(value, name)
