@@ -26,7 +26,7 @@ from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer as engine_answer
 from rooflinecli.engine.legality import LegalityRule
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, TrainAnswer
-from rooflinecli.engine.serving_load import arrivals
+from rooflinecli.engine.serving_load import LEAST, arrivals
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.price import overrides
 from rooflinecli.questions.conditions import condition
@@ -366,9 +366,13 @@ def columns(space: Space, wanted: list[str] | None) -> SweepColumns:
     """What the sweep will print. Raises UsageError for an unknown column, or when no structure can run at all."""
     first: RooflineError | None = None
     for choice in choices(space):
+        request, sizes = request_of(choice, space.phases), space.sizes
+        if request.qps is not None or any(
+            axis.name == "qps" for axis in sizes
+        ):  # columns are those of a rate that is sustained
+            request, sizes = replace(request, qps=LEAST), tuple(axis for axis in sizes if axis.name != "qps")
         try:
-            first_point = tuple((0, 1) for _ in space.sizes)
-            probe = answer(request_of(choice, space.phases), space.sizes, first_point, space.chooses)
+            probe = answer(request, sizes, tuple((0, 1) for _ in sizes), space.chooses)
         except (UsageError, Infeasible) as error:
             first = first or error
             continue
