@@ -51,7 +51,7 @@ class InstanceGrid:
     prefill_share: Number = 0.0  # of the server time, where an instance does both phases
     within: Number = (
         np.inf
-    )  # requests per second up to which arrivals at random times satisfy the limits on latencies, of each instance
+    )  # requests per second up to which an open loop satisfies the limits on latencies, of each instance
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -60,10 +60,13 @@ class InstanceGrid:
     def whole(self, value: Number) -> np.ndarray:
         return np.broadcast_to(value, self.shape)
 
+    def place(self, layout: InstanceSizes) -> int:
+        """The row of a layout."""
+        return [one.flags() for one in self.layouts].index(layout.flags())
+
     def rate_limit(self, layout: InstanceSizes) -> float:
-        """Requests per second up to which an instance of the grid satisfies the limits on latencies in an open loop."""
-        place = [one.flags() for one in self.layouts].index(layout.flags())
-        return float(self.whole(self.within)[place, 0])
+        """Requests per second up to which an instance satisfies the limits on latencies in an open loop."""
+        return float(self.whole(self.within)[self.place(layout), 0])
 
 
 def layouts(ctx: EstimateContext, open_values: OpenValues, most: int) -> list[InstanceSizes]:
@@ -103,23 +106,44 @@ def laid_out(request: Request, found: list[InstanceSizes]) -> Layout:
     return Layout(tp=tp, pp=pp, dp=dp, ep=ep, zero=0, flash=request.flash, **given)
 
 
-HALVINGS = 10  # of the range in which the rate of an instance is looked for: to a thousandth
+TURNS, CLOSE = 6, 0.005  # of the search for the rate of an instance, and how near its ends come together
 
 
 def rate_within(
-    request: Request, found: list[InstanceSizes], most: np.ndarray, holds: Callable[[Mapping[str, PhaseAnswer]], Number]
+    request: Request,
+    found: list[InstanceSizes],
+    most: np.ndarray,
+    headroom: Callable[[Mapping[str, PhaseAnswer]], Number],
 ) -> np.ndarray:
-    """The largest rate of each instance, up to `most`, at which an open loop satisfies `holds`, by halving; arrays of shape (instances, 1).
+    """The largest rate of each instance, up to `most`, at which the latencies of an open loop leave `headroom` (the limit over the latency, less
+    one), which falls nearly linearly with the rate: by secants, from below. Arrays of shape (instances, 1).
 
     Requests that arrive at random times wait longer than those of a closed loop of as many clients.
     """
-    plan, low, high = laid_out(request, found), 0.0 * most, most
-    for turn in range(HALVINGS + 1):
-        rate = high if turn == 0 else (low + high) / 2
+
+    def left(rate: np.ndarray, rows: np.ndarray) -> np.ndarray:
         ctx = EstimateContext(replace(request, phases=("prefill", "decode"), concurrency=None, qps=rate))
-        phases = {phase: answer(ctx, plan, phase) for phase in ("prefill", "decode")}
-        held = np.broadcast_to(holds(phases), most.shape)
-        low, high = np.where(held, rate, low), np.where(held, high, rate)
+        plan = laid_out(request, [found[i] for i in rows])
+        room = headroom({phase: answer(ctx, plan, phase) for phase in ("prefill", "decode")})
+        return np.nan_to_num(np.broadcast_to(room, rate.shape), nan=-1.0)
+
+    rows = np.arange(len(found))
+    low, high, above, below = 0.0 * most, 1.0 * most, 0.0 * most + 1.0, left(most, rows)
+    low = np.where(below >= 0, most, low)
+    before = np.zeros_like(most, dtype=bool)
+    for _ in range(TURNS):
+        rows = np.flatnonzero((high - low > CLOSE * high) & (above > CLOSE))
+        if not rows.size:
+            break
+        a, b = above[rows], below[rows]
+        rate = low[rows] + (high[rows] - low[rows]) * np.clip(a / (a - b), 0.02, 0.98)
+        room = left(rate, rows)
+        held, again = room >= 0, (room >= 0) == before[rows]
+        # an end that stays twice counts half (the Illinois rule)
+        above[rows] = np.where(held, room, np.where(again, a / 2, a))
+        below[rows] = np.where(held, np.where(again, b / 2, b), room)
+        low[rows], high[rows] = np.where(held, rate, low[rows]), np.where(held, high[rows], rate)
+        before[rows] = held
     return low
 
 

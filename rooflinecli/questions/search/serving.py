@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -265,19 +265,8 @@ def serving_grid(question: ServingSearchQuestion, refusal: str) -> ServingGrid:
     one, bound = grid.serve, question.request.bound
     with np.errstate(all="ignore"):
         rate = interval_bound(one["decode_requests_per_s"], "requests_per_s", grid.phases["decode"], bound, less=False)
-        if limits := [c for c in question.conditions if c.upper and c.quantity in _LATENCIES]:
-
-            def holds(phases: Mapping[str, PhaseAnswer]) -> Number:
-                late = [
-                    c.holds(interval_bound(phases[p].time_s, "time_s", phases[p], bound, True))
-                    for c in limits
-                    for p in [_LATENCIES[c.quantity]]
-                ]
-                return np.logical_and.reduce(np.broadcast_arrays(*late))
-
-            most = np.where(grid.legal & grid.fits, rate, 0.0).max(axis=1, keepdims=True)
-            grid.within = instances.rate_within(question.request, layouts, most, holds)
         if question.qps is not None:
+            limit_rates(question, grid)
             count = serving.instances_for_rate(question.qps, np.minimum(rate, grid.within))
         elif question.devices is not None:
             count = serving.whole_instances(question.devices, one["instance_devices"])
@@ -292,6 +281,36 @@ def serving_grid(question: ServingSearchQuestion, refusal: str) -> ServingGrid:
                 serve[AT_QPS] = token_price_at_qps(hourly, question.qps, ctx.request_tokens + ctx.output)
         serve |= {name: value for name, value in grid.phases["decode"].derived.items() if name in PER_TOKEN}
     return ServingGrid(question, ctx, grid, {k: grid.whole(v) for k, v in serve.items()})
+
+
+def limit_rates(
+    question: ServingSearchQuestion, grid: instances.InstanceGrid, rows: Sequence[int] | None = None
+) -> None:
+    """Set the rates up to which open loops satisfy the limits on latencies at the bound, of `rows` of the grid, or of all that satisfy them at
+    some batch of a closed loop."""
+    bound = question.request.bound
+    limits = [
+        (float(c.limit), _LATENCIES[c.quantity]) for c in question.conditions if c.upper and c.quantity in _LATENCIES
+    ]
+    if not limits:
+        return
+
+    def headroom(phases: Mapping[str, PhaseAnswer]) -> Number:
+        rooms = [limit / interval_bound(phases[p].time_s, "time_s", phases[p], bound, True) - 1 for limit, p in limits]
+        return np.minimum.reduce(np.broadcast_arrays(*rooms))
+
+    with np.errstate(all="ignore"):
+        rate = interval_bound(
+            grid.serve["decode_requests_per_s"], "requests_per_s", grid.phases["decode"], bound, less=False
+        )
+        usable = grid.legal & grid.fits
+        if rows is None:
+            rows = np.flatnonzero((usable & (headroom(grid.phases) >= 0)).any(axis=1)).tolist()
+        grid.within = np.full((len(grid.layouts), 1), np.inf)
+        most = np.where(usable, rate, 0.0).max(axis=1, keepdims=True)[rows]
+        if rows:
+            found = [grid.layouts[i] for i in rows]
+            grid.within[rows] = instances.rate_within(question.request, found, most, headroom)
 
 
 def together(one: Mapping[str, Number], count: Number, batch: Number) -> dict[str, Number]:
