@@ -125,7 +125,8 @@ def rate_within(
         ctx = EstimateContext(replace(request, phases=("prefill", "decode"), concurrency=None, qps=rate))
         plan = laid_out(request, [found[i] for i in rows])
         room = headroom({phase: answer(ctx, plan, phase) for phase in ("prefill", "decode")})
-        return np.nan_to_num(np.broadcast_to(room, rate.shape), nan=-1.0)
+        filled: np.ndarray = np.nan_to_num(np.broadcast_to(room, rate.shape), nan=-1.0)
+        return filled
 
     rows = np.arange(len(found))
     low, high, above, below = 0.0 * most, 1.0 * most, 0.0 * most + 1.0, left(most, rows)
