@@ -88,13 +88,13 @@ def summary(
 def steady_window(times: RequestLatencies) -> tuple[float, float]:
     """Instants between which the load is steady: requests have begun to end, and still arrive.
 
-    The whole run where that is less than a fifth of it, as in a burst, and where no request is under way in it.
+    The whole run where that is less than a fifth of it, as in a burst, or has less than two requests' or a fifth of their work.
     """
     finish = times.arrival + times.e2e
     whole = float(times.arrival.min()), max(float(finish.max()), float(times.arrival.min()) + 1e-12)
     start, end = float(times.arrival.min() + np.median(times.e2e)), float(times.arrival.max())
-    under_way = bool(((finish > start) & (times.arrival < end)).any())
-    return (start, end) if end - start >= STEADY * (whole[1] - whole[0]) and under_way else whole
+    held = shares_in(times, (start, end)).sum() >= max(STEADY * len(finish), 2.0)
+    return (start, end) if end - start >= STEADY * (whole[1] - whole[0]) and held else whole
 
 
 def shares_in(times: RequestLatencies, window: tuple[float, float]) -> NDArray[np.float64]:

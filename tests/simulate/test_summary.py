@@ -156,10 +156,17 @@ def test_a_burst_has_no_steady_part() -> None:
     # from the median request at 3 s to the last arrival at 4 s is a fifth of five seconds, of 5.1 less
     for last, window in ((1.0, (3.0, 4.0)), (1.1, (0.0, 5.1))):
         ends = ended(3, 4.0, 4.0, 4.5, 4.0 + last, 5)
-        over = [ended(i, 0.0, 0.0, 1.0, 3.0, 5) for i in range(3)]
-        under_way = [ended(0, 0.0, 0.0, 1.0, 3.5, 5), *over[1:]]
-        assert steady_window(times([*under_way, ends])) == pytest.approx(window)
-        assert steady_window(times([*over, ends])) == pytest.approx((0.0, 4 + last))  # nobody is under way between
+        over = [ended(i, 0.0, 0.0, 1.0, 3.0, 5) for i in range(5)]
+        between = [ended(i, 3.0, 3.0, 3.5, 4.0, 5) for i in range(3)]
+        assert steady_window(times([*over, *between[:2], ends])) == pytest.approx(window)
+        for few in ([], between[:1], [ended(9, 0.0, 0.0, 1.0, 3.5, 5)]):
+            assert steady_window(times([*over, *few, ends])) == pytest.approx((0.0, 4 + last))
+
+
+def test_two_requests_of_a_trace_have_the_rate_of_the_run() -> None:
+    """Between the end of the first and the arrival of the last there is nothing to count but what rounding leaves."""
+    found = summary(times([ended(0, 1.0, 1.0, 1.03, 1.1, 10), ended(1, 5.0, 5.0, 5.03, 5.1, 10)]), [replica()], None, 1)
+    assert found["output_tokens_per_s"] == pytest.approx(20 / 4.1)
 
 
 def test_how_much_of_a_request_lies_in_a_window() -> None:

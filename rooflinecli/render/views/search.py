@@ -105,7 +105,9 @@ def _counts(answer: types.SearchAnswer) -> str:
     counts = f"{answer.layouts:,} layouts, {answer.fit:,} fit in memory"
     if not answer.where:
         return counts
-    return f"{counts}, {answer.meet:,} meet {', '.join(map(_constraint, answer.where))}"
+    rate = "" if isinstance(answer, types.TrainingSearch) or answer.qps is None else f" and carry {answer.qps:g} req/s"
+    on = f" on {answer.devices:g} devices" if rate and answer.devices else ""
+    return f"{counts}, {answer.meet:,} meet {', '.join(map(_constraint, answer.where))}{rate}{on}"
 
 
 def _constraint(written: str) -> str:
