@@ -45,7 +45,8 @@ def test_the_page_names_layouts_and_reasons():
     )
 
 
-def test_a_layout_is_named_with_all_that_tells_it_from_the_others():
+def test_a_layout_is_named_with_all_that_tells_it_from_the_others(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
     asked = "llama-3-8b --hw h100 -n 64 --tp 2 --zero 3 --phase train --batch 64 --recompute none".split()
     page = run_cli("estimate", *asked, "--explain", "layout").out
     rows = [line.lstrip("* ") for line in page.splitlines() if re.match(r"^\*? +64 devices", line)]

@@ -55,7 +55,7 @@ def test_a_comparison_gives_ridge_points() -> None:
     assert [chip["name"] for chip in chips] == ["h100-sxm", "mi300x", "tpu-v5p"]
     assert chips[0]["ridge_flop_per_byte"]["bf16"] == pytest.approx(989.4 / 3.35)
     assert chips[2]["ridge_flop_per_byte"]["bf16"] == pytest.approx(459 / 2.765)
-    text = roofline("h100", "mi300x", "tpu-v5p", columns=80).stdout
+    text = roofline("h100", "mi300x", "tpu-v5p", "--details", columns=80).stdout
     row = next(line for line in text.splitlines() if line.startswith("bf16 FLOP/B"))
     assert row.split()[2:] == ["295", "247", "166"]
     assert max(map(len, text.splitlines())) <= 80

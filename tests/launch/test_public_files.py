@@ -341,11 +341,7 @@ def test_a_damaged_launch_gives_a_reading_or_a_sentence(damage, tmp_path_factory
         "reordered": "".join(chance.sample(lines, len(lines))),
         "overwritten": text[:j] + chance.choice("{}[]\"'\\:$`(-=\0\n\t ") + text[j + chance.randrange(3) :],
     }[damage]
-    folder = (
-        tmp_path_factory.getbasetemp() / "damaged"
-    )  # of its own: a chart's template reads the values.yaml of the folder above
-    folder.mkdir(exist_ok=True)
-    path = folder / name
+    path = tmp_path_factory.mktemp("damaged") / name  # alone: a chart's template reads the values.yaml beside it
     path.write_text(text)
     try:
         read.options(str(path), {}, lambda said: None)

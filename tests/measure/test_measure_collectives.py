@@ -63,7 +63,7 @@ def test_the_command_measures_eight_devices_and_writes_a_network_level(tmp_path)
         [sys.executable, "-c", code, str(path)], env=EIGHT, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    again = [sys.executable, "-c", code.replace("'bandwidth'", "'collectives'"), str(path)]
+    again = [sys.executable, "-c", code.replace("'bandwidth'", "'collectives', '--details'"), str(path)]
     done = subprocess.run(again, env=EIGHT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and "bus" in done.stdout
     level = yaml.safe_load(path.read_text())["network"][0]

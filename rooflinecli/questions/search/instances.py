@@ -132,13 +132,15 @@ def rate_within(
     low, high, above, below = 0.0 * most, 1.0 * most, 0.0 * most + 1.0, left(most, rows)
     low = np.where(below >= 0, most, low)
     before = np.zeros_like(most, dtype=bool)
-    for _ in range(TURNS):
-        rows = np.flatnonzero((high - low > CLOSE * high) & (above > CLOSE))
+    for turn in range(TURNS):
+        rows = np.flatnonzero(high - low > CLOSE * high)
         if not rows.size:
             break
         a, b = above[rows], below[rows]
-        rate = low[rows] + (high[rows] - low[rows]) * np.clip(a / (a - b), 0.02, 0.98)
+        part = np.clip(a / (a - b), 0.02, 0.98) if turn else 0.5  # what is left without any load is not known yet
+        rate = low[rows] + (high[rows] - low[rows]) * part
         room = left(rate, rows)
+        a = a if turn else np.maximum(2 * room - b, CLOSE)
         held, again = room >= 0, (room >= 0) == before[rows]
         # an end that stays twice counts half (the Illinois rule)
         above[rows] = np.where(held, room, np.where(again, a / 2, a))

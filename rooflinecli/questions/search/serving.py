@@ -99,6 +99,8 @@ class ServingGrid:
             keep = keep & holds
             if isinstance(c.limit, float):
                 worst = np.maximum(worst, np.where(holds, 0.0, c.shortfall(value)))
+        # an open loop of any rate is late where a closed one of one client is barely in time
+        keep, worst = keep & (self.one.within > 0), np.maximum(worst, EQUAL * (self.one.within <= 0))
         return keep, rejected, np.where(base, worst, np.inf)
 
     def value_of(self, name: str) -> np.ndarray:
@@ -220,9 +222,13 @@ class ServingGrid:
         if limited:
             values = [(c, float(self.limited(c)[i, j])) for c in self.question.conditions]
             missed = [c.missed(v) for c, v in values if not c.holds(v)]
+            if not missed and self.one.whole(self.one.within)[i, j] <= 0:
+                missed = ["arrivals at random times wait longer than the limits allow"]
             found.shortfall = "; ".join(missed) or self._room(found, i, j)
+            # where requests arrive at random times, a tenth is left for their waits
+            spare = 1.0 if self.question.qps is None else 1.1
             limits = {
-                c.quantity.removeprefix("serve.").removesuffix("_s"): max(v, float(c.limit))
+                c.quantity.removeprefix("serve.").removesuffix("_s"): max(spare * v, float(c.limit))
                 for c, v in values
                 if c.upper
             }
@@ -303,11 +309,10 @@ def limit_rates(
         rate = interval_bound(
             grid.serve["decode_requests_per_s"], "requests_per_s", grid.phases["decode"], bound, less=False
         )
-        usable = grid.legal & grid.fits
-        if rows is None:
-            rows = np.flatnonzero((usable & (headroom(grid.phases) >= 0)).any(axis=1)).tolist()
+        within = grid.legal & grid.fits & (headroom(grid.phases) >= 0)
+        rows = np.flatnonzero(within.any(axis=1)).tolist() if rows is None else rows
         grid.within = np.full((len(grid.layouts), 1), np.inf)
-        most = np.where(usable, rate, 0.0).max(axis=1, keepdims=True)[rows]
+        most = np.where(within, rate, 0.0).max(axis=1, keepdims=True)[rows]
         if rows:
             found = [grid.layouts[i] for i in rows]
             grid.within[rows] = instances.rate_within(question.request, found, most, headroom)
