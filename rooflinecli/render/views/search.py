@@ -105,7 +105,11 @@ def _counts(answer: types.SearchAnswer) -> str:
     counts = f"{answer.layouts:,} layouts, {answer.fit:,} fit in memory"
     if not answer.where:
         return counts
-    rate = "" if isinstance(answer, types.TrainingSearch) or answer.qps is None else f" and carry {answer.qps:g} req/s"
+    rate = (
+        f" and carry {answer.qps:g} req/s"
+        if isinstance(answer, types.ServingSearch) and answer.qps and not answer.meet
+        else ""
+    )
     on = f" on {answer.devices:g} devices" if rate and answer.devices else ""
     return f"{counts}, {answer.meet:,} meet {', '.join(map(_constraint, answer.where))}{rate}{on}"
 
