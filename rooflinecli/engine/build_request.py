@@ -48,9 +48,8 @@ def request(options: dict[str, Any]) -> Request:
         if str(given.get("weight-dtype")).lower() == "f16" and "engine" not in given:
             raise UsageError("--weight-dtype f16: a file type of llama.cpp; add --engine llamacpp, or write fp16", "weight-dtype")  # fmt: skip
         fields.setdefault("engine", only_engine)
-    if (
-        "batch" in given and in_tokens(given["batch"]) and "train" in fields["phases"]
-    ):  # a server computes one of each sequence
+    # a server computes one token of each sequence
+    if "batch" in given and in_tokens(given["batch"]) and "train" in fields["phases"]:
         fields["batch"] = whole_sequences(fields["batch"], fields.get("seq"), model)
     if "decode" in fields["phases"] and model.writes:
         _check_output(fields)

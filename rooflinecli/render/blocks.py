@@ -90,7 +90,7 @@ class Picture:
     """series label -> (x, y) points; roofs: label -> (peak FLOP/s, bytes/s) or a capacity; axis titles and scales; names: of points.
 
     log: both axes are logarithmic; log_up: the upward one alone. curves: points of a series are joined. boxes: label -> (left, right,
-    bottom, top), beside the series or instead of them.
+    bottom, top), next to the series or instead of them.
     """
 
     title: str

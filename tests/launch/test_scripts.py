@@ -365,7 +365,7 @@ def test_a_script_that_is_not_here_is_named(tmp_path):
     "text",
     [
         'E="--max-num-seqs 64"\nread -r -a F <<< "$E"\nvllm serve Qwen/Qwen3-8B -tp 4 "${F[@]}"',
-        "echo '#!/bin/bash\\nvllm serve Qwen/Qwen3-8B -tp 4 --max-num-seqs 64' > /tmp/go.sh\nbash /tmp/go.sh",
+        "echo '#!/bin/bash\\nvllm serve Qwen/Qwen3-8B -tp 4 --max-num-seqs 64' > /opt/go.sh\nbash /opt/go.sh",
         "OUT=$(vllm serve Qwen/Qwen3-8B -tp 4 --max-num-seqs 64 2>&1)",
         "IFS=, read -ra P <<< 4,64\nvllm serve Qwen/Qwen3-8B -tp ${P[0]} --max-num-seqs ${P[1]}",
     ],

@@ -245,7 +245,7 @@ class _Reader:
         return {"recipe": name, **named} if _RECIPE.search(name) else unknown(ast.unparse(node)[:60])
 
     def _made(self, name: str, package: str, given: list[Any], named: Json, line: int) -> None:
-        """An engine, or a part of what a trainer is told."""
+        """An engine, or a part of what a trainer is passed."""
         last, engine = name.rpartition(".")[2], _TABLE["engines"].get(package)
         self.sized |= (
             {k: v for k, v in named.items() if _SIZES.fullmatch(k) or k == "seq_length"} if last[:1].isupper() else {}

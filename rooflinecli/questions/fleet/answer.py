@@ -24,7 +24,7 @@ from rooflinecli.questions.plan.answer import ServingInstance, instance
 from rooflinecli.questions.search import instances
 from rooflinecli.questions.search.question import InstanceLayout
 from rooflinecli.questions.search.search_request import LARGEST_INSTANCE, serving_question
-from rooflinecli.questions.search.serving import limit_rates, serving_grid
+from rooflinecli.questions.search.serving import serving_grid, sustained_rates
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
 
@@ -64,7 +64,7 @@ def offers(task: tuple[FleetService, DeviceGroup, str]) -> InstanceOptions:
         closest = found.nearest(worst).shortfall
         return InstanceOptions([], f"no instance meets the SLO; the closest misses it: {closest}", domain, tried)
     chosen = _fastest_by_size(found.one, np.where(keep, found.at_bound(RATE, less=False), 0.0))
-    limit_rates(question, found.one, [found.one.place(layout) for layout in chosen])
+    sustained_rates(question, found.one, [found.one.place(layout) for layout in chosen])
     return InstanceOptions(
         [instance(options, layout, found.one.rate_limit(layout)) for layout in chosen], "", domain, tried
     )

@@ -176,7 +176,7 @@ def named(names: list[str]) -> Chips:
 
 def sheet(name: str) -> ChipSheet:
     """One chip with every figure's basis, citation and file:line, and its efficiency constants; of 'v5p-4096' or '16xH100' the totals of so many.
-    Raises UsageError for a slice that nobody rents."""
+    Raises UsageError for a slice that is not offered."""
     count, chip = split_count("hardware", name)
     spec = load_hardware(chip)
     if count and (why := spec.not_rented(count)):

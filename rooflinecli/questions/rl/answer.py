@@ -248,7 +248,7 @@ def _memory(question: Rl, rollout: Rollout, update: Update, samples: list[Sample
 
 
 def too_large(question: Rl, devices: int) -> None:
-    """Raises Infeasible where the update does not fit, though it has every device: no rollout beside it will."""
+    """Raises Infeasible where the update does not fit, though it has every device: no rollout next to it will."""
     memory = rl_parts.update(question, devices, rl_parts.samples_of(question)).answer.memory
     needed, capacity = float(memory.total_bytes), float(memory.capacity_bytes)
     if needed > capacity:

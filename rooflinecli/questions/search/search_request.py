@@ -134,9 +134,8 @@ def estimate_command(options: Options, layout: str = "", phases: tuple[str, ...]
     for phase in phases:
         words += ["--phase", phase]
     of_layout = {"phase", "n", *OPEN, *(("batch",) if phases != ("train",) else ())} if layout else set[str]()
-    written = {
-        name: given[name] for name in OPTIONS if name in given and name not in of_layout
-    }  # in the order of --help
+    # in the order of --help
+    written = {name: given[name] for name in OPTIONS if name in given and name not in of_layout}
     if layout:
         written |= {option.name: value for option, value in flag_text.fields(layout)}
         request = build_request.request({**written, "model": options["model"], "hw": options["hw"], "phase": phases})

@@ -41,12 +41,12 @@ _OF_PHASE = {  # quantity of `serve` -> its phase and the quantity there whose i
     "decode_requests_per_s": ("decode", "requests_per_s"),
     "instance_tokens_per_s": ("decode", "tokens_per_s"),
 }
-_LATENCIES = {
-    "serve.ttft_s": "prefill",
-    "serve.itl_s": "decode",
-    "prefill.time_s": "prefill",
-    "decode.time_s": "decode",
-}
+
+
+def _in_phase(quantity: str) -> tuple[str, str]:
+    """The phase whose interval a quantity has, and its name there."""
+    head, _, rest = quantity.partition(".")
+    return _OF_PHASE.get(rest, ("decode", rest)) if head == "serve" else (head, rest)
 
 
 def search(options: Options, goal: str | None, where: list[str], limits: Limits, top: int) -> ServingSearch:
@@ -118,8 +118,8 @@ class ServingGrid:
 
     def at_bound(self, quantity: str, less: bool) -> np.ndarray:
         """A quantity over the grid at the bound that ranks and that limits hold at; `less`: whether less is better."""
-        head, _, rest = quantity.partition(".")  # and the phase whose interval it has, with its name there
-        phase, name = _OF_PHASE.get(rest, ("decode", rest)) if head == "serve" else (head, rest)
+        head, _, rest = quantity.partition(".")
+        phase, name = _in_phase(quantity)
         value = self.value_of(quantity)
         with np.errstate(all="ignore"):
             found = interval_bound(value, name, self.one.phases.get(phase), self.question.request.bound, less)
@@ -268,12 +268,10 @@ def serving_grid(question: ServingSearchQuestion, refusal: str) -> ServingGrid:
     grid = instances.evaluate(
         question.request, layouts, np.array(question.batches, dtype=np.float64), disaggregated=False
     )
-    one, bound = grid.serve, question.request.bound
+    one = grid.serve
     with np.errstate(all="ignore"):
-        rate = interval_bound(one["decode_requests_per_s"], "requests_per_s", grid.phases["decode"], bound, less=False)
         if question.qps is not None:
-            limit_rates(question, grid)
-            count = serving.instances_for_rate(question.qps, np.minimum(rate, grid.within))
+            count = serving.instances_for_rate(question.qps, sustained_rates(question, grid))
         elif question.devices is not None:
             count = serving.whole_instances(question.devices, one["instance_devices"])
         else:
@@ -289,33 +287,31 @@ def serving_grid(question: ServingSearchQuestion, refusal: str) -> ServingGrid:
     return ServingGrid(question, ctx, grid, {k: grid.whole(v) for k, v in serve.items()})
 
 
-def limit_rates(
+def sustained_rates(
     question: ServingSearchQuestion, grid: instances.InstanceGrid, rows: Sequence[int] | None = None
-) -> None:
-    """Set the rates up to which open loops satisfy the limits on latencies at the bound, of `rows` of the grid, or of all that satisfy them at
-    some batch of a closed loop."""
+) -> np.ndarray:
+    """Requests per second of every instance at every batch, at the bound, no more than what its open loop satisfies the limits on latencies with:
+    `grid.within`, which is set for `rows`, or for all that satisfy them at some batch of a closed loop."""
     bound = question.request.bound
-    limits = [
-        (float(c.limit), _LATENCIES[c.quantity]) for c in question.conditions if c.upper and c.quantity in _LATENCIES
-    ]
-    if not limits:
-        return
+    of_phase = [(c, *_in_phase(c.quantity)) for c in question.conditions if c.upper]
+    limits = [(float(c.limit), phase) for c, phase, name in of_phase if name == "time_s" and phase in grid.phases]
 
     def headroom(phases: Mapping[str, PhaseAnswer]) -> Number:
         rooms = [limit / interval_bound(phases[p].time_s, "time_s", phases[p], bound, True) - 1 for limit, p in limits]
         return np.minimum.reduce(np.broadcast_arrays(*rooms))
 
     with np.errstate(all="ignore"):
-        rate = interval_bound(
-            grid.serve["decode_requests_per_s"], "requests_per_s", grid.phases["decode"], bound, less=False
-        )
-        within = grid.legal & grid.fits & (headroom(grid.phases) >= 0)
-        rows = np.flatnonzero(within.any(axis=1)).tolist() if rows is None else rows
-        grid.within = np.full((len(grid.layouts), 1), np.inf)
-        most = np.where(within, rate, 0.0).max(axis=1, keepdims=True)[rows]
-        if rows:
-            found = [grid.layouts[i] for i in rows]
-            grid.within[rows] = instances.rate_within(question.request, found, most, headroom)
+        closed = grid.serve["decode_requests_per_s"]
+        rate = grid.whole(interval_bound(closed, "requests_per_s", grid.phases["decode"], bound, less=False))
+        if limits:
+            within = grid.legal & grid.fits & (headroom(grid.phases) >= 0)
+            rows = np.flatnonzero(within.any(axis=1)).tolist() if rows is None else rows
+            grid.within = np.full((len(grid.layouts), 1), np.inf)
+            if rows:
+                most = np.where(within, rate, 0.0).max(axis=1, keepdims=True)[rows]
+                found = [grid.layouts[i] for i in rows]
+                grid.within[rows] = instances.rate_within(question.request, found, most, headroom)
+        return grid.whole(np.minimum(rate, grid.within))
 
 
 def together(one: Mapping[str, Number], count: Number, batch: Number) -> dict[str, Number]:

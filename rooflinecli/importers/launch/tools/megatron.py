@@ -108,7 +108,7 @@ def read(words: list[str], launch: Launch) -> None:
 
 
 def stages_of(args: LaunchArguments, launch: Launch) -> str:
-    """Layers of each stage where they are told, of one chunk: those of both ends, or a layout such as Et*10|t*11|t*11L."""
+    """Layers of each stage where they are given, of one chunk: those of both ends, or a layout such as Et*10|t*11|t*11L."""
     pp, layers = int(launch.options.get("pp") or 1), launch.shape.get("layers")
     names = ("decoder-{}-pipeline-num-layers", "num-layers-in-{}-pipeline-stage")
     first, last = (args.whole(launch, *(name.format(end) for name in names)) for end in ("first", "last"))
